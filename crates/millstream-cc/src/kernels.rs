@@ -1,5 +1,6 @@
 //! Hooking and pointer jumping \[G §5.1.4\] as kernels: the twins of `cc.cuh`.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use millstream_device::{
@@ -139,15 +140,26 @@ pub(crate) fn for_each_row(
     visit: impl Fn(usize, &[u32]) + Sync,
 ) -> Result<(), KernelFault> {
     Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
-        let mut row = offsets.partition_point(|&offset| offset <= block.range.start as u64) - 1;
-        let mut arc = block.range.start;
-        while arc < block.range.end {
-            let end = block.range.end.min(offsets[row + 1] as usize);
-            visit(row, &targets[arc..end]);
-            (row, arc) = (row + 1, end);
-        }
+        visit_rows(offsets, targets, block.range, &visit);
         Ok(())
     })
+}
+
+/// The same for the rows that these arcs lie in, of the first and the last those parts.
+pub(crate) fn visit_rows(
+    offsets: &[u64],
+    targets: &[u32],
+    arcs: Range<usize>,
+    mut visit: impl FnMut(usize, &[u32]),
+) {
+    // The last row that begins there or before.
+    let mut row = offsets.partition_point(|&offset| offset <= arcs.start as u64) - 1;
+    let mut arc = arcs.start;
+    while arc < arcs.end {
+        let end = arcs.end.min(offsets[row + 1] as usize);
+        visit(row, &targets[arc..end]);
+        (row, arc) = (row + 1, end);
+    }
 }
 
 /// Rows of arcs and whose is the first; parents; [`Method`]; the hub; words in which the

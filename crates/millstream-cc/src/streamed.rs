@@ -6,7 +6,7 @@ use millstream_graph::CsrGraph;
 use rayon::prelude::*;
 
 use crate::cc::{Cc, CcOptions, CcResult};
-use crate::kernels::Edge;
+use crate::kernels::{Edge, visit_rows};
 use crate::search::Search;
 use crate::solver::Arcs;
 use crate::{Error, Result};
@@ -176,16 +176,12 @@ fn filling(graph: CsrGraph) -> Kernel<(Write<Edge>, Value<u64>)> {
 
 /// The arcs from a position on, as edges.
 fn fill_in(graph: &CsrGraph, first: usize, edges: &mut [Edge]) {
-    let (offsets, arcs) = (graph.offsets(), first..first + edges.len());
-    // The last row that begins there or before.
-    let mut from = offsets.partition_point(|&offset| offset <= first as u64) - 1;
-    let mut places = edges.iter_mut().zip(&graph.targets()[arcs.clone()]);
-    let mut at = arcs.start;
-    while at < arcs.end {
-        let end = arcs.end.min(offsets[from + 1] as usize);
-        for (edge, &to) in places.by_ref().take(end - at) {
-            *edge = [from as u32, to];
+    let arcs = first..first + edges.len();
+    let mut places = edges.iter_mut();
+    visit_rows(graph.offsets(), graph.targets(), arcs, |from, targets| {
+        // In this order: no place is taken for nothing.
+        for (&to, place) in targets.iter().zip(places.by_ref()) {
+            *place = [from as u32, to];
         }
-        (at, from) = (end, from + 1);
-    }
+    });
 }

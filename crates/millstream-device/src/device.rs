@@ -317,8 +317,9 @@ impl Device {
 
     /// Whether copies of more than [`SMALL_COPY_BYTES`](Device::SMALL_COPY_BYTES) are under way on streams of
     /// the GPU, of any of its virtual devices: a copy engine finishes them before it serves another stream.
-    /// Counted are those that the driver has been given, until the host knows that they are over: some microseconds later, or, where
-    /// nothing records an event behind a copy, when something else does. `false` on host devices.
+    /// Counted are those that the driver has been given, until the host knows that they are over: some
+    /// microseconds later, or, where nothing records an event behind a copy, when something else does.
+    /// `false` on host devices.
     ///
     /// ```
     /// # use millstream_device::{DeviceList, DeviceSet};

@@ -358,15 +358,15 @@ impl Lane {
             Work::Tell(task, event, followers) => {
                 let is_placed = followers == Followers::Streams;
                 let told = self.submit_telling(submission, task, (&event, is_placed), &cause);
+                let told = told.unwrap_or_else(|error| {
+                    failed = cause.set(error.clone());
+                    refused = Some(Box::new(error));
+                    false
+                });
                 // Of a launch that is refused, too: what came before is known to be over then.
                 let pointed = match told {
-                    Ok(true) => Ok(()),
-                    Ok(false) => self.submit_point(submission, Some(&event), is_placed, &cause),
-                    Err(error) => {
-                        failed = cause.set(error.clone());
-                        refused = Some(Box::new(error));
-                        self.submit_point(submission, Some(&event), is_placed, &cause)
-                    }
+                    true => Ok(()),
+                    false => self.submit_point(submission, Some(&event), is_placed, &cause),
                 };
                 (pointed, Some(event))
             }
@@ -387,7 +387,7 @@ impl Lane {
                 EventStatus::Pending => (self.submit_wait(submission, event, &cause), None),
             },
         };
-        if let Err(error) = &result {
+        if let (Err(error), None) = (&result, &refused) {
             failed = cause.set(error.clone());
         }
         Performed { result, event, failed, refused }

@@ -40,23 +40,49 @@ enum Operation {
     Run(u32),
 }
 
-/// Something of the host, and whether somebody wants to hear that it is over.
-#[derive(Debug, Default)]
-struct Event {
+/// Something of the host.
+struct Event(Mutex<Awaited>);
+
+struct Awaited {
     is_over: bool,
+    /// Somebody wants to hear that it is.
     is_awaited: bool,
+}
+
+impl Event {
+    fn new(is_over: bool) -> Event {
+        Event(Mutex::new(Awaited { is_over, is_awaited: false }))
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.lock().is_over
+    }
+
+    /// Whether it is over; if not, whoever ends it hears that somebody wants to know.
+    fn is_over_or_awaited(&self) -> bool {
+        let mut event = self.0.lock();
+        event.is_awaited = !event.is_over;
+        event.is_over
+    }
+
+    /// Ends it; whether somebody wants to hear.
+    fn end(&self) -> bool {
+        let mut event = self.0.lock();
+        event.is_over = true;
+        std::mem::take(&mut event.is_awaited)
+    }
 }
 
 struct Lane {
     submission: InOrder<Vec<u32>, Operation>,
-    event: Mutex<Event>,
+    event: Event,
     /// How often whoever resumes lets others join what nothing is behind.
     looks: Mutex<usize>,
 }
 
 impl Lane {
     fn new(event: Event, looks: usize) -> Arc<Lane> {
-        let (event, looks) = (Mutex::new(event), Mutex::new(looks));
+        let looks = Mutex::new(looks);
         Arc::new(Lane { submission: InOrder::new(Vec::new()), event, looks })
     }
 
@@ -69,10 +95,10 @@ impl Lane {
 
     fn perform(&self, done: &mut Vec<u32>, operation: Operation) -> Step<Operation, ()> {
         match operation {
-            Operation::Wait if !self.event.lock().is_over => Step::HeldUp(operation, ()),
+            Operation::Wait if !self.event.is_over() => Step::HeldUp(operation, ()),
             Operation::Wait => Step::Done,
             Operation::Run(number) => {
-                assert!(self.event.lock().is_over, "submitted before the event is over");
+                assert!(self.event.is_over(), "submitted before the event is over");
                 done.push(number);
                 Step::Done
             }
@@ -87,11 +113,7 @@ impl Lane {
     }
 
     fn resume_after_the_event(&self) {
-        let mut event = self.event.lock();
-        event.is_awaited = !event.is_over;
-        let is_over = event.is_over;
-        drop(event);
-        if is_over {
+        if self.event.is_over_or_awaited() {
             self.resume();
         }
     }
@@ -117,12 +139,7 @@ impl Lane {
     }
 
     fn end_the_event(&self) {
-        let is_awaited = {
-            let mut event = self.event.lock();
-            event.is_over = true;
-            std::mem::take(&mut event.is_awaited)
-        };
-        if is_awaited {
+        if self.event.end() {
             self.resume();
         }
     }
@@ -130,7 +147,7 @@ impl Lane {
 
 /// One thread submits a wait and what is behind it, while the event ends on another.
 fn waits_and_runs() {
-    let lane = Lane::new(Event::default(), 0);
+    let lane = Lane::new(Event::new(false), 0);
     let host = {
         let lane = Arc::clone(&lane);
         thread::spawn(move || lane.end_the_event())
@@ -159,7 +176,7 @@ fn leaves_and_gathers() {
 }
 
 fn leaves(looks: usize) {
-    let lane = Lane::new(Event { is_over: true, is_awaited: false }, looks);
+    let lane = Lane::new(Event::new(true), looks);
     let resume = |lane: &Arc<Lane>| {
         let lane = Arc::clone(lane);
         thread::spawn(move || lane.resume())
@@ -180,7 +197,7 @@ fn leaves(looks: usize) {
 
 /// Whoever holds an operation begins it, while another thread submits more.
 fn holds_and_runs() {
-    let lane = Lane::new(Event::default(), 0);
+    let lane = Lane::new(Event::new(false), 0);
     assert!(lane.submission.hold(Operation::Run(34)));
     let other = {
         let lane = Arc::clone(&lane);
@@ -189,7 +206,7 @@ fn holds_and_runs() {
     // Who settles does not wait for what is held.
     assert!(lane.submission.has_performed(1));
     // What is performed before this is not over.
-    lane.event.lock().is_over = true;
+    assert!(!lane.event.end());
     lane.resume();
     other.join().unwrap();
     assert_eq!(lane.submission.outstanding(), 0);

@@ -13,7 +13,7 @@ use std::convert::Infallible;
 
 use loom::sync::Arc;
 use loom::thread;
-use millstream_models::{Mutex, fails_with, holds};
+use millstream_models::{fails_with, holds};
 
 use crate::in_order::{InOrder, Rest, Step};
 use crate::sync::{AtomicUsize, Fault, Ordering, seeded};
@@ -49,7 +49,7 @@ impl Lane {
 struct Stream {
     lane: Arc<Lane>,
     operations: InOrder<(), Operation>,
-    event: Mutex<Event>,
+    event: Event,
 }
 
 impl Stream {
@@ -61,7 +61,7 @@ impl Stream {
     }
 
     fn perform(&self, operation: Operation) -> Step<Operation, ()> {
-        let is_over = self.event.lock().is_over;
+        let is_over = self.event.is_over();
         if operation == Operation::Wait && !is_over {
             return Step::HeldUp(operation, ());
         }
@@ -71,12 +71,7 @@ impl Stream {
     }
 
     fn resume_after_the_event(&self) {
-        let is_over = {
-            let mut event = self.event.lock();
-            event.is_awaited = !event.is_over;
-            event.is_over
-        };
-        if is_over {
+        if self.event.is_over_or_awaited() {
             self.resume();
         }
     }
@@ -100,12 +95,7 @@ impl Stream {
     }
 
     fn end_the_event(&self) {
-        let is_awaited = {
-            let mut event = self.event.lock();
-            event.is_over = true;
-            std::mem::take(&mut event.is_awaited)
-        };
-        if is_awaited {
+        if self.event.end() {
             self.resume();
         }
     }
@@ -115,7 +105,7 @@ impl Stream {
 fn wait_and_go_on() {
     let submission = InOrder::new(Vec::new());
     let lane = Arc::new(Lane { submission, waiting: AtomicUsize::new(0) });
-    let (operations, event) = (InOrder::new(()), Mutex::new(Event::default()));
+    let (operations, event) = (InOrder::new(()), Event::new(false));
     let stream = Arc::new(Stream { lane: Arc::clone(&lane), operations, event });
     stream.submit(Operation::Wait);
     stream.submit(Operation::Run(1));
