@@ -177,11 +177,12 @@ fn filling(graph: CsrGraph) -> Kernel<(Write<Edge>, Value<u64>)> {
 /// The arcs from a position on, as edges.
 fn fill_in(graph: &CsrGraph, first: usize, edges: &mut [Edge]) {
     let arcs = first..first + edges.len();
-    let mut places = edges.iter_mut();
+    let mut filled = 0;
     visit_rows(graph.offsets(), graph.targets(), arcs, |from, targets| {
-        // In this order: no place is taken for nothing.
-        for (&to, place) in targets.iter().zip(places.by_ref()) {
+        let places = &mut edges[filled..filled + targets.len()];
+        for (place, &to) in places.iter_mut().zip(targets) {
             *place = [from as u32, to];
         }
+        filled += targets.len();
     });
 }
