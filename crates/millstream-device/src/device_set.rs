@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::num::NonZero;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::ledger::Ledger;
 use crate::memory_budget::MemoryBudget;
 use crate::topology::Topology;
 use crate::trace::Trace;
-use crate::{Result, cache, transfer_cache};
+use crate::{Result, Waits, cache, transfer_cache};
 
 /// Describes a [`DeviceSet`].
 #[derive(Debug)]
@@ -300,6 +300,14 @@ impl DeviceSet {
         match &*self.shared.runner {
             Runner::Simulated(simulation) => Some(simulation.report()),
             Runner::Threaded(_) => None,
+        }
+    }
+
+    /// Has a simulation that stands still ([`Error::Deadlock`](crate::Error::Deadlock)) ask what waits
+    /// here, as long as it is there. On threads nobody asks.
+    pub fn report_waits_of(&self, of: Weak<dyn Waits>) {
+        if let Runner::Simulated(simulation) = &*self.shared.runner {
+            simulation.waits.add(of);
         }
     }
 

@@ -234,7 +234,10 @@ pub enum Error {
         device: String,
     },
     /// A simulation in which nothing can run although somebody waits.
-    #[error("deadlock after {steps} steps with seed {seed}: {}", outstanding_text(outstanding))]
+    #[error(
+        "deadlock after {steps} steps with seed {seed}: {}",
+        deadlock_text(outstanding, waiting)
+    )]
     Deadlock {
         /// The seed that replays it.
         seed: u64,
@@ -242,6 +245,8 @@ pub enum Error {
         steps: u64,
         /// Operations that cannot run, with what they wait for.
         outstanding: Vec<String>,
+        /// What tasks wait for, as far as the layers above know ([`Waits`](crate::Waits)).
+        waiting: Vec<String>,
     },
     /// A [`Promise`](crate::Promise) that will not be kept.
     #[error("{promise} will not come: {reason}")]
@@ -271,11 +276,10 @@ impl Error {
     }
 }
 
-fn outstanding_text(outstanding: &[String]) -> String {
-    match outstanding.is_empty() {
-        true => "a task waits and no operation is outstanding".to_string(),
-        false => outstanding.join("; "),
-    }
+fn deadlock_text(outstanding: &[String], waiting: &[String]) -> String {
+    let none = "a task waits and no operation is outstanding".to_string();
+    let operations = if outstanding.is_empty() { std::slice::from_ref(&none) } else { outstanding };
+    [operations, waiting].concat().join("; ")
 }
 fn used_of(in_use: u64, budget: u64, free: Option<u64>) -> String {
     let used = match budget {

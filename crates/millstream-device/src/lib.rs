@@ -80,6 +80,7 @@ mod transfer_table;
 mod transfer_way;
 mod trusted;
 mod turns;
+mod waits;
 
 pub use bell::Bell;
 pub use buffer_reader::BufferReader;
@@ -123,3 +124,4 @@ pub use trace::{Trace, TraceSpan, TracedOperation};
 pub use transfer_table::{Transfer, TransferTable};
 pub use transfer_way::TransferWay;
 pub use trusted::Trusted;
+pub use waits::Waits;

@@ -7,14 +7,16 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::Error;
+use crate::{Error, Wait};
 
-/// Something with pending calls that must see a failure.
-pub(crate) trait Interrupt: Send + Sync {
+/// Something with pending calls, which must see a failure.
+pub(crate) trait PendingCalls: Send + Sync {
     /// Wakes every pending call.
     fn interrupt(&self);
     /// Gives up whatever is queued; the graph is over.
     fn clear(&self);
+    /// What they wait for.
+    fn waits(&self) -> Vec<Wait>;
 }
 
 thread_local! {
@@ -33,7 +35,7 @@ pub(crate) struct Failure {
     /// pass for the cause. The runner decides, once it has polled; of a task with a thread of its
     /// own that thread does.
     suspected: Mutex<Option<Error>>,
-    ports: Mutex<Vec<Weak<dyn Interrupt>>>,
+    ports: Mutex<Vec<Weak<dyn PendingCalls>>>,
     /// The task that runs the graph.
     runner: Mutex<Option<Waker>>,
 }
@@ -46,7 +48,7 @@ impl std::fmt::Debug for Failure {
 
 impl Failure {
     /// Registers a part of the graph to be interrupted.
-    pub(crate) fn watch(&self, port: Weak<dyn Interrupt>) {
+    pub(crate) fn watch(&self, port: Weak<dyn PendingCalls>) {
         let mut ports = self.ports.lock();
         // Short-lived ports come and go: look for dead ones when it is cheap.
         if ports.len() == ports.capacity() {
@@ -122,6 +124,11 @@ impl Failure {
         *self.runner.lock() = Some(context.waker().clone());
     }
 
+    /// What the graph's pending calls wait for.
+    pub(crate) fn waits(&self) -> Vec<Wait> {
+        self.ports().iter().flat_map(|port| port.waits()).collect()
+    }
+
     /// Gives up everything queued in the graph.
     pub(crate) fn clear_ports(&self) {
         for port in self.ports() {
@@ -129,7 +136,7 @@ impl Failure {
         }
     }
 
-    fn ports(&self) -> Vec<Arc<dyn Interrupt>> {
+    fn ports(&self) -> Vec<Arc<dyn PendingCalls>> {
         self.ports.lock().iter().filter_map(Weak::upgrade).collect()
     }
 

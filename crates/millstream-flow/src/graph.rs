@@ -7,12 +7,12 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context as TaskContext, Poll};
 
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, Stream as _};
-use millstream_device::{Device, DeviceId};
+use millstream_device::{Device, DeviceId, Waits};
 use parking_lot::Mutex;
 
 use crate::buffers::Buffers;
@@ -24,7 +24,7 @@ use crate::router::{AnyRouter, Router};
 use crate::sender::Sender;
 use crate::statistics::LinkStatistics;
 use crate::task_thread::TaskThread;
-use crate::{Error, Item, Result};
+use crate::{Error, Item, Result, Wait};
 
 pub(crate) type Task = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -67,7 +67,9 @@ impl GraphShared {
         if self.state.lock().sealed { Err(Error::Sealed) } else { Ok(()) }
     }
 
-    fn seal(&self) {
+    fn seal(self: &Arc<Self>) {
+        let waits: Weak<GraphShared> = Arc::downgrade(self);
+        self.context.device_set().report_waits_of(waits);
         let routers = self.state.lock().routers.clone();
         routers.iter().for_each(|router| router.prepare());
         let mut state = self.state.lock();
@@ -76,7 +78,13 @@ impl GraphShared {
     }
 }
 
-/// Traffic of a graph's links, readable while it runs and after.
+impl Waits for GraphShared {
+    fn waits(&self) -> Vec<String> {
+        self.failure.waits().iter().map(Wait::to_string).collect()
+    }
+}
+
+/// Traffic of a graph's links, and what waits there: readable while it runs and after.
 #[derive(Clone)]
 pub struct GraphStatistics(Arc<GraphShared>);
 
@@ -87,6 +95,32 @@ impl fmt::Debug for GraphStatistics {
 }
 
 impl GraphStatistics {
+    /// What calls of the graph's tasks wait for at present, and messages: for whoever wants to know
+    /// why a graph hangs, from a thread of its own, say. While the graph moves on it is out of date
+    /// when it is read, and a call that was given up may be among them.
+    ///
+    /// ```
+    /// use millstream_flow::{Buffers, Context, Devices, Error, Graph};
+    ///
+    /// let context = Context::builder().devices(Devices::host(1)).simulated(1).build()?;
+    /// let graph = Graph::new(&context);
+    /// let device = &context.devices()[0];
+    /// let (feed, mut input) = graph.link::<u32>(device, context.host(), Buffers::items(4))?;
+    /// let statistics = graph.statistics();
+    /// let hangs = context.block_on(graph.run(async move {
+    ///     let first = input.recv().await?; // before anything is sent
+    ///     feed.shutdown()?;
+    ///     Ok::<_, Error>(first.is_some())
+    /// }));
+    /// let error = hangs.expect_err("a deadlock").to_string();
+    /// assert!(error.contains("host waits for a packet from host:0"), "{error}");
+    /// assert!(statistics.waits().is_empty()); // the graph is over
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn waits(&self) -> Vec<Wait> {
+        self.0.failure.waits()
+    }
+
     /// Every link that carried a packet.
     pub fn links(&self) -> Vec<LinkStatistics> {
         let routers = self.0.state.lock().routers.clone();

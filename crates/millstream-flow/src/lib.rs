@@ -47,6 +47,7 @@ mod staging;
 mod statistics;
 mod sync;
 mod task_thread;
+mod wait;
 mod waking;
 mod warm_up;
 mod watched;
@@ -78,6 +79,7 @@ pub use segment::{PendingSegment, Segment};
 pub use send_buffer::SendBuffer;
 pub use sender::{Sender, Sent};
 pub use statistics::LinkStatistics;
+pub use wait::Wait;
 
 /// Items that links carry: plain data that any thread may copy.
 pub trait Item: millstream_device::Pod + Send + Sync {}

@@ -10,14 +10,14 @@ use millstream_device::{
 };
 use parking_lot::{Mutex, RwLock};
 
-use crate::failure::{Failure, Interrupt};
+use crate::failure::{Failure, PendingCalls};
 use crate::policy::MessageInfo;
 use crate::port::{PacketBuffer, Port};
 use crate::segment::Held;
 use crate::sender_shared::SenderShared;
 use crate::staging::Staging;
 use crate::ways::{self, SMALL_BYTES};
-use crate::{Item, Result};
+use crate::{Item, Result, Wait};
 
 /// Where the items of a message lie.
 pub(crate) enum Payload<T: Item> {
@@ -104,8 +104,9 @@ impl<T: Item> fmt::Debug for Message<T> {
 }
 
 /// Copies of a shared buffer, for whoever wants to write it again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Completion {
+    source: Device,
     state: Mutex<CompletionState>,
 }
 
@@ -117,9 +118,10 @@ struct CompletionState {
 }
 
 impl Completion {
-    /// A completion whose waiter hears of a failure.
-    pub(crate) fn watched(failure: &Failure) -> Arc<Completion> {
-        let completion = Arc::new(Completion::default());
+    /// A completion of a message from `source`, whose waiter hears of a failure.
+    pub(crate) fn watched(source: &Device, failure: &Failure) -> Arc<Completion> {
+        let completion = Completion { source: source.clone(), state: Mutex::default() };
+        let completion = Arc::new(completion);
         let port: Weak<Completion> = Arc::downgrade(&completion);
         failure.watch(port);
         completion
@@ -142,7 +144,7 @@ impl Completion {
     }
 }
 
-impl Interrupt for Completion {
+impl PendingCalls for Completion {
     fn interrupt(&self) {
         let waker = self.state.lock().waker.take();
         if let Some(waker) = waker {
@@ -151,6 +153,11 @@ impl Interrupt for Completion {
     }
 
     fn clear(&self) {}
+
+    fn waits(&self) -> Vec<Wait> {
+        let is_awaited = self.state.lock().waker.is_some();
+        is_awaited.then(|| Wait::Sent { from: self.source.name() }).into_iter().collect()
+    }
 }
 
 impl<T: Item> Message<T> {

@@ -141,6 +141,19 @@ pub(crate) struct Claim<M, B> {
     pub(crate) is_last: bool,
 }
 
+/// How a destination stands: for whoever looks for what hangs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    /// Offers that no buffer is free for.
+    pub(crate) offers: usize,
+    /// Buffers that are free, or under way with a packet.
+    pub(crate) buffers: usize,
+    /// Packets that the receiver has not taken.
+    pub(crate) arrived: usize,
+    /// The receiver waits for a packet.
+    pub(crate) is_awaited: bool,
+}
+
 /// One destination of a router: its queues, and the packets assigned to it.
 #[derive(Debug)]
 pub(crate) struct Destination<M, B, P> {
@@ -315,6 +328,19 @@ impl<M, B, P> Destination<M, B, P> {
     /// Whether [`Destination::poll_next`] would say that the end is reached.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.lock().has_ended()
+    }
+
+    /// How it stands.
+    pub(crate) fn standing(&self) -> Standing {
+        let state = self.state.lock();
+        let State { offers, buffers, claimed, inbox, is_assigning, waker, .. } = &*state;
+        let is_live = |queued: &&Queued<M, B>| !queued.offer.is_stale();
+        Standing {
+            offers: offers.0.iter().flatten().filter(is_live).count(),
+            buffers: buffers.len() + claimed.len() + usize::from(*is_assigning),
+            arrived: inbox.len(),
+            is_awaited: waker.is_some(),
+        }
     }
 
     /// Wakes the receiver so that it sees a failure.

@@ -180,6 +180,11 @@ impl<M> Outgoing<M> {
         })
     }
 
+    /// How many messages are not assigned, if somebody waits for that.
+    pub(crate) fn awaited(&self) -> Option<usize> {
+        self.state.awaited(|state| state.messages.len() + state.unassigned)
+    }
+
     /// Those who wait look again.
     pub(crate) fn wake(&self) {
         self.state.change(|_| {});

@@ -10,14 +10,14 @@ use millstream_device::{Device, DeviceBuffer, DeviceId, Event, Stream, StreamKin
 use parking_lot::Mutex;
 
 use crate::context::Context;
-use crate::failure::{Failure, Interrupt};
+use crate::failure::{Failure, PendingCalls};
 use crate::message::Message;
-use crate::multiplexer::{Claim, Destination, Offer};
+use crate::multiplexer::{Claim, Destination, Offer, Standing};
 use crate::reservation::{Reservation, Reserved};
 use crate::staging::{Staging, StagingPool};
 use crate::statistics::LinkStatistics;
 use crate::ways::{SMALL_BYTES, Ways};
-use crate::{Error, Item, Result};
+use crate::{Error, Item, Result, Wait};
 
 /// What is queued in a multiplexer.
 pub(crate) enum Offered<T: Item> {
@@ -58,6 +58,8 @@ pub(crate) struct Port<T: Item> {
     pub(crate) destination: Destination<Offered<T>, PacketBuffer<T>, Packet<T>>,
     /// How many packet buffers there are.
     buffers: usize,
+    /// Whose senders may send more, once the graph runs.
+    open_senders: Mutex<Vec<Device>>,
     pub(crate) reserved: Reserved,
     /// Copies from the host run on these, those of small messages on the second;
     /// others on the sender's lane, as the copy engines of the original's lanes
@@ -92,8 +94,31 @@ impl<T: Item> Port<T> {
         let links = Mutex::new(BTreeMap::new());
         let staging = Arc::new(StagingPool::new(context.host(), &device, packet_items));
         let (destination, context) = (Destination::new(packet_items), context.clone());
-        let reserved = Reserved::of(buffers);
-        Ok(Port { device, destination, buffers, reserved, lanes, failure, context, staging, links })
+        Ok(Port {
+            device,
+            destination,
+            buffers,
+            open_senders: Mutex::default(),
+            reserved: Reserved::of(buffers),
+            lanes,
+            failure,
+            context,
+            staging,
+            links,
+        })
+    }
+
+    /// Fixes who can send here.
+    pub(crate) fn seal(&self, senders: Vec<Device>) {
+        let count = senders.len();
+        *self.open_senders.lock() = senders;
+        self.destination.seal(count);
+    }
+
+    /// A sender that could reach this port has shut down, and everything of it is offered.
+    pub(crate) fn sender_closed(&self, source: &Device) {
+        self.open_senders.lock().retain(|sender| sender != source);
+        self.destination.sender_closed();
     }
 
     /// Gets ready for what this source sends through memory of the host. If there is none, the
@@ -278,12 +303,30 @@ impl<T: Item> Port<T> {
     }
 }
 
-impl<T: Item> Interrupt for Port<T> {
+impl<T: Item> PendingCalls for Port<T> {
     fn interrupt(&self) {
         self.destination.interrupt();
     }
 
     fn clear(&self) {
         self.destination.clear();
+    }
+
+    fn waits(&self) -> Vec<Wait> {
+        let Standing { offers, buffers, arrived, is_awaited } = self.destination.standing();
+        let (to, packet_buffers) = (|| self.device.name(), self.buffers);
+        let held = packet_buffers.saturating_sub(buffers + arrived);
+        let packet = is_awaited.then(|| {
+            let open_senders = self.open_senders.lock().iter().map(Device::name).collect();
+            Wait::Packet { to: to(), open_senders, held, packet_buffers }
+        });
+        let buffers = (offers > 0).then(|| Wait::PacketBuffers {
+            to: to(),
+            offers,
+            arrived,
+            held,
+            packet_buffers,
+        });
+        packet.into_iter().chain(buffers).collect()
     }
 }

@@ -21,11 +21,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millstream_device::Event;
 
-use crate::failure::{Failure, Interrupt};
+use crate::failure::{Failure, PendingCalls};
 use crate::multiplexer::Offer;
 use crate::port::{Offered, PacketBuffer, Port};
 use crate::watched::Watched;
-use crate::{Error, Item, Result};
+use crate::{Error, Item, Result, Wait};
 
 /// How many buffers of a destination are reserved, or will be.
 #[derive(Debug)]
@@ -92,13 +92,18 @@ impl<T: Item> Reservation<T> {
     }
 }
 
-impl<T: Item> Interrupt for Reservation<T> {
+impl<T: Item> PendingCalls for Reservation<T> {
     fn interrupt(&self) {
         self.state.change(|_| {});
     }
 
     fn clear(&self) {
         drop(self.state.with(State::end));
+    }
+
+    /// The port speaks of it, as of other offers.
+    fn waits(&self) -> Vec<Wait> {
+        Vec::new()
     }
 }
 

@@ -9,7 +9,7 @@ use millstream_device::{Device, StreamKind};
 use parking_lot::Mutex;
 
 use crate::buffers::{Buffers, default_count};
-use crate::failure::Interrupt;
+use crate::failure::PendingCalls;
 use crate::graph::GraphShared;
 use crate::message::Message;
 use crate::multiplexer::Offer;
@@ -128,7 +128,7 @@ impl<T: Item> RouterShared<T> {
             None => members.closed.push(source.clone()),
             Some(reachable) => {
                 drop(members);
-                reachable.ports.iter().for_each(|port| port.destination.sender_closed());
+                reachable.ports.iter().for_each(|port| port.sender_closed(source));
             }
         }
     }
@@ -189,7 +189,8 @@ impl<T: Item> AnyRouter for RouterShared<T> {
             let reaches = |from: &&Reachable<T>| {
                 from.devices.contains(&port.device) && !members.closed.contains(&from.source)
             };
-            port.destination.seal(reachable.iter().filter(reaches).count());
+            let senders = reachable.iter().filter(reaches).map(|from| from.source.clone());
+            port.seal(senders.collect());
         }
         // Under the lock, as above. Sealing twice changes nothing.
         let _ = self.reachable.set(reachable);
@@ -328,7 +329,7 @@ impl<T: Item> Router<T> {
             port.post(PacketBuffer { buffer, free_after: None });
         }
         let watched: Weak<Port<T>> = Arc::downgrade(&port);
-        self.graph.failure.watch(watched as Weak<dyn Interrupt>);
+        self.graph.failure.watch(watched as Weak<dyn PendingCalls>);
         members.ports.push(Arc::clone(&port));
         Ok(Receiver::new(port))
     }

@@ -69,6 +69,11 @@ impl<B> SendBuffers<B> {
         self.state.with(|state| state.is_over = true);
     }
 
+    /// How many may be out at once, if somebody waits for one.
+    pub(crate) fn awaited(&self) -> Option<usize> {
+        self.state.awaited(|state| state.limit)
+    }
+
     /// Those who wait look again.
     pub(crate) fn wake(&self) {
         self.state.change(|_| {});

@@ -261,7 +261,7 @@ impl<T: Item> Sender<T> {
     ) -> Result<Sent> {
         buffer.covered_by(stream, "a send")?;
         let ready = stream.record()?;
-        let completion = Completion::watched(&self.shared.failure);
+        let completion = Completion::watched(&self.shared.source, &self.shared.failure);
         let items = buffer.len();
         let sent =
             Sent { completion: Arc::clone(&completion), failure: Arc::clone(&self.shared.failure) };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millstream_device::{Device, DeviceBuffer, Event, EventStatus, Stream};
 
-use crate::failure::{Failure, Interrupt};
+use crate::failure::{Failure, PendingCalls};
 use crate::message::{Completion, Message, Payload};
 use crate::outgoing::{Offered, Outgoing};
 use crate::policy::MessageInfo;
@@ -14,7 +14,7 @@ use crate::reservation::{ReservedPacket, reserve};
 use crate::router::RouterShared;
 use crate::send_buffers::SendBuffers;
 use crate::ways::SMALL_BYTES;
-use crate::{Error, Item, Result};
+use crate::{Error, Item, Result, Wait};
 
 /// Streams of a sender's device for its copies; none on the host.
 #[derive(Debug)]
@@ -209,7 +209,7 @@ impl<T: Item> SenderShared<T> {
     }
 }
 
-impl<T: Item> Interrupt for SenderShared<T> {
+impl<T: Item> PendingCalls for SenderShared<T> {
     fn interrupt(&self) {
         self.outgoing.wake();
         self.buffers.wake();
@@ -218,5 +218,14 @@ impl<T: Item> Interrupt for SenderShared<T> {
     fn clear(&self) {
         self.outgoing.clear();
         self.buffers.clear();
+    }
+
+    fn waits(&self) -> Vec<Wait> {
+        let from = || self.source.name();
+        let buffer = self.buffers.awaited();
+        let buffer = buffer.map(|send_buffers| Wait::SendBuffer { from: from(), send_buffers });
+        let flushed = self.outgoing.awaited();
+        let flushed = flushed.map(|messages| Wait::Flushed { from: from(), messages });
+        buffer.into_iter().chain(flushed).collect()
     }
 }

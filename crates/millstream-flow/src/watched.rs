@@ -30,6 +30,12 @@ impl<S> Watched<S> {
         look(&mut self.locked.lock().state)
     }
 
+    /// Looks at the state, if a task waits for a change: or did, and has been dropped since.
+    pub(crate) fn awaited<R>(&self, look: impl FnOnce(&S) -> R) -> Option<R> {
+        let locked = self.locked.lock();
+        (!locked.wakers.is_empty()).then(|| look(&locked.state))
+    }
+
     /// Changes the state, and wakes all who wait.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
         let (result, wakers) = {

@@ -115,7 +115,7 @@ pub(crate) enum Runner {
     /// Threads of a pool, as many streams at once as there are threads.
     Threaded(Threads),
     /// The thread that waits, one operation at a time.
-    Simulated(Simulation),
+    Simulated(Box<Simulation>),
 }
 
 impl Runner {
@@ -124,7 +124,7 @@ impl Runner {
     }
 
     pub(crate) fn simulated(seed: u64, injection: &Injection) -> Runner {
-        Runner::Simulated(Simulation::new(seed, injection))
+        Runner::Simulated(Box::new(Simulation::new(seed, injection)))
     }
 
     /// What twins that wait are told by.

@@ -13,6 +13,7 @@ use super::{Operation, StreamQueue, Work};
 use crate::bell::Bell;
 use crate::event::EventStatus;
 use crate::injection::Injection;
+use crate::waits::WaitReports;
 use crate::{Error, Result};
 
 /// What a simulation has done.
@@ -36,6 +37,8 @@ pub(crate) struct Simulation {
     /// Something was submitted, or is over.
     changed: Condvar,
     bell: Arc<Bell>,
+    /// Tasks of other layers.
+    pub(crate) waits: WaitReports,
 }
 
 struct State {
@@ -79,7 +82,8 @@ impl Simulation {
         let delay = injection.delay.clone().unwrap_or(STEP..=STEP);
         let (queues, running, outstanding) = (Vec::new(), Vec::new(), 0);
         let state = State { report, random, queues, running, outstanding, delay, favour };
-        Simulation { state: Mutex::new(state), changed: Condvar::new(), bell: Arc::default() }
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Simulation { state, changed, bell: Arc::default(), waits: WaitReports::default() }
     }
 
     pub(crate) fn bell(&self) -> &Arc<Bell> {
@@ -148,7 +152,12 @@ impl Simulation {
                     state.set_waits(thread, false);
                     None
                 }
-                None => return Err(state.deadlock()),
+                None => {
+                    let (report, outstanding) = (state.report, state.blocked());
+                    // Asked without the lock: others may have theirs.
+                    drop(state);
+                    return Err(self.deadlock(report, outstanding));
+                }
             }
         };
         let Some((queue, operation)) = taken else { return Ok(()) };
@@ -169,6 +178,11 @@ impl Simulation {
         }
         self.changed.notify_all();
         Ok(())
+    }
+
+    fn deadlock(&self, report: SimulationReport, outstanding: Vec<String>) -> Error {
+        let SimulationReport { seed, steps, .. } = report;
+        Error::Deadlock { seed, steps, outstanding, waiting: self.waits.lines() }
     }
 }
 
@@ -224,7 +238,8 @@ impl State {
         self.report.schedule = digest.rotate_left(17);
     }
 
-    fn deadlock(&self) -> Error {
+    /// What cannot run, and why.
+    fn blocked(&self) -> Vec<String> {
         let head = |queue: &Arc<StreamQueue>| {
             let queued = queue.state.lock();
             queued.operations.front().map(|operation| match &operation.work {
@@ -239,11 +254,7 @@ impl State {
             format!("{} runs {name}, in which somebody waits for what comes later", queue.place)
         };
         let running = self.running.iter().map(busy);
-        Error::Deadlock {
-            seed: self.report.seed,
-            steps: self.report.steps,
-            outstanding: running.chain(self.queues.iter().filter_map(head)).collect(),
-        }
+        running.chain(self.queues.iter().filter_map(head)).collect()
     }
 
     fn is_runnable(&self, queue: &Arc<StreamQueue>, rings: u64) -> bool {

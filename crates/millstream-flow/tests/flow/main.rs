@@ -24,4 +24,5 @@ mod routers;
 mod shape_cases;
 mod shapes;
 mod task_threads;
+mod waits;
 mod ways;

@@ -1,0 +1,33 @@
+//! What tasks of the layers above wait for, beside the operations of devices.
+
+use std::sync::Weak;
+
+use parking_lot::Mutex;
+
+/// Something whose tasks may wait for each other, as those of a dataflow graph do: asked when a
+/// simulation stands still ([`DeviceSet::report_waits_of`](crate::DeviceSet::report_waits_of)).
+pub trait Waits: Send + Sync {
+    /// What is waited for at present, a line each. It must not wait for anybody.
+    fn waits(&self) -> Vec<String>;
+}
+
+/// Those to be asked.
+#[derive(Default)]
+pub(crate) struct WaitReports {
+    of: Mutex<Vec<Weak<dyn Waits>>>,
+}
+
+impl WaitReports {
+    pub(crate) fn add(&self, of: Weak<dyn Waits>) {
+        let mut all = self.of.lock();
+        all.retain(|known| known.strong_count() > 0);
+        all.push(of);
+    }
+
+    /// What they say.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        // Asked without the lock: the last reference to one may go here.
+        let all = self.of.lock().clone();
+        all.iter().filter_map(Weak::upgrade).flat_map(|of| of.waits()).collect()
+    }
+}
