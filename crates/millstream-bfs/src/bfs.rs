@@ -70,9 +70,10 @@ pub struct BfsOptions {
     /// search goes by near and far piles, and the hubs of one that goes level by level. The arcs that
     /// enter vertices are there in any case. Without, uploads are faster, and searches slower as a rule.
     pub layouts: bool,
-    /// By near and far piles: vertices that wait at a time on a GPU, at most; far ones twice as
-    /// many. 40 bytes each, and no more than 2^26 of them. As soon as more would have to wait, this
-    /// search and later ones go level by level.
+    /// By near and far piles: for how many vertices that wait at a time a GPU has room; for far ones
+    /// twice as many, of which each of its blocks has its part. 40 to 48 bytes each, and no more than
+    /// 2^26 of them. As soon as a block needs more, this search goes level by level, and so do later
+    /// ones with no more room.
     pub waiting: usize,
 }
 
@@ -177,7 +178,8 @@ impl Bfs {
     /// [`BfsOptions::default`] says.
     ///
     /// # Errors
-    /// No memory on a device or the host.
+    /// No memory on a device or the host; on GPUs, a vertex of more than 125,000,000 arcs, or more than
+    /// 2^32 - 1,024 vertices.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -474,13 +476,16 @@ impl Bfs {
             hubs: self.hubs.as_ref().filter(|_| self.options.layouts),
             depth_limit: self.limit(),
             predecessors,
-            alpha,
+            alpha: alpha.min(MOST_ALPHA),
             beta,
             patience,
         };
         search.run(&self.graph.sources(sources)?).await
     }
 }
+
+/// More changes nothing, and would not be counted with in 64 bits.
+const MOST_ALPHA: u32 = 1 << 25;
 
 /// The automatic step of the priority threshold.
 const LEVELS: f64 = 32.0;

@@ -117,7 +117,8 @@ impl Cc {
     /// [`CcOptions::default`] says.
     ///
     /// # Errors
-    /// No memory on a device.
+    /// No memory on a device; on GPUs, a vertex of more than 125,000,000 arcs, or more than 2^32 - 1,024
+    /// vertices.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.

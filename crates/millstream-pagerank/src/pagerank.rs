@@ -107,7 +107,8 @@ impl PageRank {
     /// while ranks are even.
     ///
     /// # Errors
-    /// Options or weights that have no meaning; no memory on a device.
+    /// Options or weights that have no meaning; no memory on a device; to push on GPUs, a vertex of more
+    /// than 125,000,000 arcs, or more than 2^32 - 1,024 vertices.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.

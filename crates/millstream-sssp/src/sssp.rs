@@ -70,9 +70,10 @@ pub struct SsspOptions {
     /// it, times this, are less than all arcs. 0 makes every step but the first the
     /// last.
     pub rest: u32,
-    /// By near and far piles: vertices that wait at a time on a GPU, at most; far ones twice as
-    /// many. 40 bytes each, and no more than 2^26 of them. As soon as more would have to wait, this
-    /// search and later ones go asynchronously.
+    /// By near and far piles: for how many vertices that wait at a time a GPU has room; for far ones
+    /// twice as many, of which each of its blocks has its part. 40 to 48 bytes each, and no more than
+    /// 2^26 of them. As soon as a block needs more, this search goes asynchronously, and so do later
+    /// ones with no more room.
     pub waiting: usize,
 }
 
@@ -196,6 +197,8 @@ enum Uploaded {
 
 /// Keys that a thread looks through at least.
 const PIECE: usize = 1 << 16;
+/// More changes nothing, and would not be counted with in 64 bits.
+const MOST_FACTOR: u32 = 1 << 27;
 
 #[derive(Clone, Copy, Debug)]
 enum WeightType {
@@ -209,7 +212,8 @@ impl Sssp {
     /// leave for any other.
     ///
     /// # Errors
-    /// No weights, or one that is negative; no memory on a device or the host.
+    /// No weights, or one that is negative; no memory on a device or the host; on GPUs, a vertex of more
+    /// than 125,000,000 arcs, or more than 2^32 - 1,024 vertices.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -442,6 +446,7 @@ impl Sssp {
                 self.asynchronously::<R, V>(graph, sources, limit, step).await?
             }
             Uploaded::Stepping(graph) => {
+                let [pull, rest] = [pull, rest].map(|factor| factor.min(MOST_FACTOR));
                 let manner = Manner { limit, delta: step, pull, rest, patience };
                 StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
             }

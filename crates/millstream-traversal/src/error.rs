@@ -47,6 +47,14 @@ pub enum Error {
         /// That a vertex may have.
         most: u64,
     },
+    /// A graph with more vertices than GPUs take.
+    #[error("the graph has {vertices} vertices, and GPUs take {most} at most; use host devices")]
+    TooManyVertices {
+        /// Its vertices.
+        vertices: u32,
+        /// That it may have.
+        most: u32,
+    },
     /// A step of the priority threshold that is not positive, or too small.
     #[error("delta {delta:?} is not a positive number that distances can be divided by")]
     Delta {

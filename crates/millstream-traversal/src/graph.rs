@@ -12,11 +12,10 @@ use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
 
+use crate::checks::{check_partition, check_rows};
 use crate::owners::Owners;
 use crate::{Error, Result};
 
-/// Arcs of a vertex on a GPU, at most: kernels add up those of 32 rows in 32 bits.
-const MOST_ROW_ARCS: u64 = 125_000_000;
 /// Vertices that are filled one by one, at most: each fill takes microseconds, where the values of
 /// all vertices take milliseconds to come from the host.
 const MOST_FILLS: usize = 256;
@@ -376,40 +375,6 @@ impl DistributedGraph {
     }
 }
 
-/// Whether GPUs, if there are any, take the rows of `graph`.
-///
-/// # Errors
-/// [`Error::TooManyArcs`] if they do not.
-pub fn check_rows(context: &Context, graph: &CsrGraph) -> Result<()> {
-    let has_gpus = context.devices().iter().any(Device::is_gpu);
-    let long = has_gpus.then(|| long_row(graph, MOST_ROW_ARCS)).flatten();
-    let refused =
-        |row| Err(Error::TooManyArcs { row, arcs: graph.degree(row), most: MOST_ROW_ARCS });
-    long.map_or(Ok(()), refused)
-}
-
-/// A vertex with more than so many arcs.
-fn long_row(graph: &CsrGraph, most: u64) -> Option<u32> {
-    if graph.targets().len() as u64 <= most {
-        return None;
-    }
-    let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
-    vertices.find_any(|&vertex| graph.degree(vertex) > most)
-}
-
-/// Whether a partition is one of `graph` for the devices of `context`.
-///
-/// # Errors
-/// [`Error::Partition`] if it is not.
-pub fn check_partition(context: &Context, graph: &CsrGraph, partition: &Partition) -> Result<()> {
-    let (devices, graph_vertices) = (context.devices().len(), graph.vertices());
-    let (parts, vertices) = (partition.parts(), partition.vertices());
-    match parts == devices && vertices == graph_vertices {
-        true => Ok(()),
-        false => Err(Error::Partition { vertices, parts, graph_vertices, devices }),
-    }
-}
-
 /// The weights of all arcs, on the host.
 enum HostWeights<'a> {
     None,
@@ -442,16 +407,6 @@ mod tests {
     use millstream_graph::partition;
 
     use super::*;
-
-    #[test]
-    fn rows_that_are_too_long_are_found() {
-        let graph = CsrGraph::from_edges(9, &[(0, 1), (5, 1), (5, 2), (5, 8)]).unwrap();
-        assert_eq!(long_row(&graph, 2), Some(5));
-        assert_eq!(long_row(&graph, 3), None);
-        // Host devices take them all.
-        let context = Context::builder().devices(Devices::host(2)).build().unwrap();
-        assert!(check_rows(&context, &graph).is_ok());
-    }
 
     #[test]
     fn few_special_values_and_many_are_in_their_places() {

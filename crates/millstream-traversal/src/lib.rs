@@ -4,6 +4,7 @@
 //! ([`VertexProgram`]).
 
 mod answer;
+mod checks;
 mod cuda_sources;
 mod degree_order;
 mod delta;
@@ -45,12 +46,12 @@ pub use vertex_program::{Place, VertexProgram, VertexView, Vertices};
 #[doc(hidden)]
 pub mod internals {
     pub use crate::answer::Answer;
+    pub use crate::checks::{check_partition, check_rows};
     pub use crate::cuda_sources::cuda_sources;
     pub use crate::gang_kernel::gang_kernel;
     pub use crate::gang_or_twins::run_gang_or_twins;
     pub use crate::gang_place::GangPlace;
     pub use crate::gang_work::GangWork;
-    pub use crate::graph::{check_partition, check_rows};
     pub use crate::halo::Halos;
     pub use crate::hubs::find_hubs;
     pub use crate::meeting::{can_meet, check_kernels_push};

@@ -65,8 +65,8 @@ pub struct NearFar<'a, R: CudaRule> {
     pub delta: Option<R::Weight>,
     /// Whether every arc makes a key larger.
     pub grows: bool,
-    /// Vertices that wait on a GPU at a time, at most: far ones twice as many. Host devices
-    /// have no such limit.
+    /// Vertices that wait on a GPU at a time, at most: far ones twice as many, of which each block has
+    /// its part. Host devices have no such limit.
     pub waiting: usize,
     /// How long GPUs wait for each other before the search fails.
     pub patience: Duration,
@@ -98,7 +98,8 @@ impl<R: CudaRule> NearFar<'_, R> {
     pub const WAITING: usize = 1 << 19;
 
     /// Searches from `sources` (original ids), all with key 0. Given up if more vertices than
-    /// [`NearFar::waiting`] had to wait on a GPU, in this search or in one before of the same rows;
+    /// [`NearFar::waiting`] had to wait on a GPU, in this search or in one before of the same rows with
+    /// no less of it;
     /// and not begun where predecessors could make a cycle (`NEAR_FAR.md`).
     ///
     /// # Errors
@@ -112,7 +113,7 @@ impl<R: CudaRule> NearFar<'_, R> {
     pub async fn run<V: Value>(&self, sources: &[u32]) -> Result<Attempt> {
         let is_alone = self.graph.context().devices().len() == 1;
         let is_right = !V::KEEPS_PREDECESSOR || self.grows || is_alone;
-        if !is_right || self.rows.are_too_wide() {
+        if !is_right || self.rows.are_too_wide(self.room()) {
             return Ok(Attempt::GivenUp(Duration::ZERO));
         }
         let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
@@ -127,7 +128,7 @@ impl<R: CudaRule> NearFar<'_, R> {
         let (run_time, done) =
             run_gang_or_twins(context, kernel, bind, reported(&memory), twins).await?;
         let Some(done) = done else {
-            self.rows.set_too_wide();
+            self.rows.set_too_wide(self.room());
             return Ok(Attempt::GivenUp(run_time));
         };
         let statistics = GangWork::statistics(&done, context.devices(), size_of::<u64>() as u64);
@@ -136,11 +137,15 @@ impl<R: CudaRule> NearFar<'_, R> {
         Outcome::gathered(statistics, run_time, gather).await.map(Attempt::Found)
     }
 
+    fn room(&self) -> usize {
+        self.waiting.min(MOST_WAITING)
+    }
+
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let context = self.graph.context();
         let gangs = GangMemory::of_all(context, WORDS, TOO_WIDE + 1, self.patience)?;
         // Twins have piles of their own.
-        let waiting = if context.all_gpus() { self.waiting.min(MOST_WAITING) } else { 0 };
+        let waiting = if context.all_gpus() { self.room() } else { 0 };
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, gang) in gangs.into_iter().enumerate() {
             let (device, rows) = (&context.devices()[place], self.rows.of(place));

@@ -2,7 +2,7 @@
 //! that one access brings them: what a search by near and far piles reads (`NEAR_FAR.md`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
@@ -60,8 +60,8 @@ pub struct NearRows {
     devices: Vec<DeviceRows>,
     depth: u32,
     time: Duration,
-    /// Whether too many vertices had to wait in a search.
-    is_too_wide: AtomicBool,
+    /// Room for vertices that wait that searches need at least, as far as they have found out.
+    least_waiting: AtomicUsize,
 }
 
 /// The rows of one device. Vertices are given by their places: owned ones first, then the halo.
@@ -152,8 +152,8 @@ impl NearRows {
         for place in 0..partition.parts() {
             devices.push(DeviceRows::new::<R>(graph, distributed, &halos, place).await?);
         }
-        let (depth, is_too_wide) = (halos.depth, AtomicBool::new(false));
-        Ok(Some(NearRows { devices, depth, time: start.elapsed(), is_too_wide }))
+        let (depth, least_waiting) = (halos.depth, AtomicUsize::new(0));
+        Ok(Some(NearRows { devices, depth, time: start.elapsed(), least_waiting }))
     }
 
     /// Whether halos are so deep that devices meet seldom: then near and far piles are the better
@@ -162,15 +162,15 @@ impl NearRows {
         self.depth >= DEEP
     }
 
-    /// Whether too many vertices had to wait in a search: later ones go another way at once.
-    pub(crate) fn are_too_wide(&self) -> bool {
+    /// Whether a search found that it needs more room for vertices that wait.
+    pub(crate) fn are_too_wide(&self, waiting: usize) -> bool {
         // Relaxed, as below: at worst another search finds out.
-        self.is_too_wide.load(Ordering::Relaxed)
+        waiting < self.least_waiting.load(Ordering::Relaxed)
     }
 
-    /// Too many vertices had to wait in a search.
-    pub(crate) fn set_too_wide(&self) {
-        self.is_too_wide.store(true, Ordering::Relaxed);
+    /// So much room for vertices that wait was too little.
+    pub(crate) fn set_too_wide(&self, waiting: usize) {
+        self.least_waiting.fetch_max(waiting + 1, Ordering::Relaxed);
     }
 
     /// What they have cost.

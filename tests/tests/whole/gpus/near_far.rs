@@ -156,7 +156,7 @@ fn piles_of_a_few_places() {
     }
 }
 
-/// An attempt that is given up has taken time, and is not made again.
+/// An attempt that is given up has taken time, and is not made again without more room.
 #[test]
 fn attempts_that_are_given_up() {
     let context = context();
@@ -173,7 +173,12 @@ fn attempts_that_are_given_up() {
         let patience = Duration::from_secs(10);
         let search = NearFar::<Levels> { graph, rows, limit, delta, grows, waiting, patience };
         let all: Vec<u32> = (0..road.vertices()).collect();
-        Ok::<_, traversal::Error>([search.run::<u32>(&all).await?, search.run::<u32>(&all).await?])
+        let attempts = [search.run::<u32>(&all).await?, search.run::<u32>(&all).await?];
+        // With more room it is made again.
+        let search = NearFar { waiting: NearFar::<Levels>::WAITING, ..search };
+        let found = search.run::<u32>(&all).await?;
+        assert!(matches!(found, Attempt::Found(_)), "{found:?}");
+        Ok::<_, traversal::Error>(attempts)
     });
     match attempts.unwrap().unwrap() {
         [Attempt::GivenUp(first), Attempt::GivenUp(again)] => {
