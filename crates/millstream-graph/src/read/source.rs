@@ -11,6 +11,10 @@ use memmap2::Mmap;
 
 use crate::format::Compression;
 
+/// As a power of two, of what Zstandard's decoder keeps in memory: more than it allows unless told,
+/// for files of `zstd --long`.
+const LARGEST_WINDOW: u32 = 30;
+
 /// What a file holds.
 pub(crate) enum Content {
     /// The file itself.
@@ -89,7 +93,11 @@ fn decoder<'a>(
     Ok(match compression {
         Compression::None => Box::new(input),
         Compression::Gzip => Box::new(MultiGzDecoder::new(input)),
-        Compression::Zstandard => Box::new(zstd::Decoder::with_buffer(input)?),
+        Compression::Zstandard => {
+            let mut decoder = zstd::Decoder::with_buffer(input)?;
+            decoder.window_log_max(LARGEST_WINDOW)?;
+            Box::new(decoder)
+        }
     })
 }
 
@@ -99,7 +107,11 @@ fn broken(compression: Compression, bytes: usize, error: io::Error) -> io::Error
         Compression::Gzip => "gzip",
         Compression::Zstandard => "Zstandard",
     };
-    let reason = format!("broken {name} compression, after {bytes} decompressed bytes: {error}");
+    // The library's text of what is no fault of the file.
+    let reason = match error.to_string().contains("too much memory") {
+        true => format!("{error}: compress it with zstd --long={LARGEST_WINDOW} at most"),
+        false => format!("broken {name} compression, after {bytes} decompressed bytes: {error}"),
+    };
     io::Error::new(error.kind(), reason)
 }
 
@@ -110,6 +122,28 @@ mod tests {
     use super::super::tests::gzip;
     use super::super::{ReadError, ReadOptions, detect, read_graph};
     use super::*;
+
+    #[test]
+    fn windows_of_any_length_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.el.zst");
+        let text = "0 1\n".repeat(1000);
+        for window in [27, LARGEST_WINDOW, LARGEST_WINDOW + 1] {
+            let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.long_distance_matching(true).unwrap();
+            encoder.window_log(window).unwrap();
+            std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+            std::fs::write(&path, encoder.finish().unwrap()).unwrap();
+            let graph = read_graph(&path, &ReadOptions::default());
+            match window <= LARGEST_WINDOW {
+                true => assert_eq!(graph.unwrap().arcs(), 1000, "{window}"),
+                false => {
+                    let said = graph.unwrap_err().to_string();
+                    assert!(said.contains("--long=30 at most"), "{said}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn files_that_cannot_be_read_are_named() {

@@ -77,6 +77,8 @@ impl OutputFile {
     /// What the operating system says; the file that was there is as before then.
     pub fn finish(self) -> io::Result<()> {
         if let Output::Replacing { file, place, _listed } = self.0 {
+            // A disk that is full or far away may say so only now.
+            file.as_file().sync_data()?;
             let _not_discarded = UNFINISHED.lock();
             file.persist(&place).map_err(|error| error.error)?;
         }
