@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::destination::weight_kind;
 use crate::error::Error;
 use crate::input::Input;
-use crate::output::{answer, facts};
+use crate::output::{answer, facts, shortest};
 use crate::progress::phase;
 
 /// Describes a graph.
@@ -45,12 +45,12 @@ struct WeightFacts {
     max: Option<Number>,
 }
 
-/// A weight in its own type.
+/// A weight, told as the file has it.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
 enum Number {
     Integer(u32),
-    Real(f32),
+    Real(f64),
 }
 
 /// Arcs that leave a vertex.
@@ -105,7 +105,10 @@ fn weights(graph: &CsrGraph, summary: &Summary) -> Option<WeightFacts> {
         Some(WeightRange::Integer(min, max)) => {
             (Some(Number::Integer(min)), Some(Number::Integer(max)))
         }
-        Some(WeightRange::Real(min, max)) => (Some(Number::Real(min)), Some(Number::Real(max))),
+        Some(WeightRange::Real(min, max)) => {
+            let told = [min, max].map(|weight| shortest(weight.into()).map(Number::Real));
+            (told[0], told[1])
+        }
         None => (None, None),
     };
     graph.weights().map(|weights| WeightFacts { kind: weight_kind(weights), min, max })

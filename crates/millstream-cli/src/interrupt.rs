@@ -15,7 +15,9 @@ use crate::remark::remark;
 /// Exit code of a command that was interrupted.
 pub(crate) const EXIT_CODE: u8 = 130;
 
-/// Whether devices run, which must be stopped before the command ends.
+/// Whether devices run, which must be stopped before the command ends. Whoever presses writes `PRESSED`
+/// and looks here, whoever ends the run the other way round: in one order of all (`SeqCst`), so that
+/// one of the two sees the other.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 static PRESSED: AtomicBool = AtomicBool::new(false);
 static WAKER: AtomicWaker = AtomicWaker::new();
@@ -73,8 +75,8 @@ fn keep_ignored_hangup<E>(listen: impl FnOnce() -> Result<(), E>) -> Result<(), 
 }
 
 fn pressed() {
-    let pressed_before = PRESSED.swap(true, Ordering::AcqRel);
-    if pressed_before || !RUNNING.load(Ordering::Acquire) {
+    let pressed_before = PRESSED.swap(true, Ordering::SeqCst);
+    if pressed_before || !RUNNING.load(Ordering::SeqCst) {
         remark(Error::Interrupted);
         // Nothing is dropped.
         discard_unfinished(|| std::process::exit(EXIT_CODE.into()));
@@ -89,11 +91,11 @@ pub(crate) fn run_interruptibly<F: Future>(
     future: F,
 ) -> Result<F::Output, Error> {
     let future = std::pin::pin!(future);
-    RUNNING.store(true, Ordering::Release);
+    RUNNING.store(true, Ordering::SeqCst);
     let result = context.block_on(select(future, std::future::poll_fn(poll_pressed)));
-    RUNNING.store(false, Ordering::Release);
+    RUNNING.store(false, Ordering::SeqCst);
     match result? {
-        Either::Left((output, _)) if !PRESSED.load(Ordering::Acquire) => Ok(output),
+        Either::Left((output, _)) if !PRESSED.load(Ordering::SeqCst) => Ok(output),
         _ => Err(Error::Interrupted),
     }
 }

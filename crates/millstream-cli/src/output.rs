@@ -79,6 +79,11 @@ pub(crate) fn answer<R: Serialize>(
         .map_err(|source| Error::Output { path: "standard output".into(), source })
 }
 
+/// A real of 32 bits as the decimal with the fewest digits that tells it.
+pub(crate) fn shortest(real: f64) -> Option<f64> {
+    (real as f32).to_string().parse().ok()
+}
+
 /// A table of names and values.
 pub(crate) fn facts(rows: &[(&str, String)]) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::input::{Input, bad_weight, original_id, original_ids, sources};
 use crate::job::Job;
 use crate::options::{Spread, Worklist, delta, meaningless};
-use crate::output::{check_all_writable, write_predecessors, write_values};
+use crate::output::{check_all_writable, shortest, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
@@ -201,11 +201,6 @@ fn delta_used(result: &SsspResult) -> Option<f64> {
         Distances::Integer(_) => result.delta,
         Distances::Real(_) => result.delta.and_then(shortest),
     }
-}
-
-/// A real of 32 bits as the decimal with the fewest digits that tells it.
-fn shortest(distance: f64) -> Option<f64> {
-    (distance as f32).to_string().parse().ok()
 }
 
 /// An error as the file has it: vertices by its ids, and its name with its faults.

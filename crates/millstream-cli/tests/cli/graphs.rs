@@ -31,8 +31,8 @@ fn info_counts_a_graph_drawn_by_hand() {
         "lattice_width": null,
     });
     assert_eq!(info(&path), expected);
-    let real = folder.file("real.wel", "0 1 -0.5\n1 0 2.25\n");
-    let weights = json!({"kind": "real", "min": -0.5, "max": 2.25});
+    let real = folder.file("real.wel", "0 1 -0.1\n1 0 2.7\n");
+    let weights = json!({"kind": "real", "min": -0.1, "max": 2.7});
     assert_eq!(info(&real)["weights"], weights);
     assert_eq!(info(&real)["symmetric"], json!(true));
 }
