@@ -1,7 +1,7 @@
 //! The folder on disk for what can be made again: kernels' code, transfer
 //! tables.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,9 @@ pub(crate) fn folder() -> Option<PathBuf> {
 pub(crate) fn write(file: &Path, parts: &[&[u8]]) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+    // As any other file, which the mask lets others read: temporary ones are private otherwise.
+    let create = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
+    let mut temporary = tempfile::Builder::new().make_in(folder, create)?;
     parts.iter().try_for_each(|part| temporary.write_all(part))?;
     // The name may come to the disk before what is not there yet.
     temporary.as_file().sync_data()?;

@@ -3,7 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
-use sysinfo::{MemoryRefreshKind, RefreshKind, System};
+use sysinfo::{
+    CGroupLimits, MemoryRefreshKind, ProcessRefreshKind, ProcessesToUpdate, RefreshKind, System,
+};
 
 /// Memory of a device in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +86,19 @@ fn machine_bytes() -> Option<u64> {
     let memory = RefreshKind::nothing().with_memory(MemoryRefreshKind::everything());
     let system = System::new_with_specifics(memory).ok()?;
     let machine = system.total_memory().saturating_add(system.total_swap());
-    let group = system.cgroup_limits();
-    let group = group.map(|group| group.total_memory.saturating_add(group.free_swap));
-    Some(group.map_or(machine, |group| group.min(machine))).filter(|bytes| *bytes > 0)
+    // That of a container, and that of a job or a service, in which the process is.
+    let groups = [system.cgroup_limits(), own_group()].into_iter().flatten();
+    let groups = groups.map(|group| group.total_memory.saturating_add(group.free_swap));
+    groups.chain([machine]).min().filter(|bytes| *bytes > 0)
+}
+
+/// The limits of this process's own group.
+fn own_group() -> Option<CGroupLimits> {
+    let mut system = System::new().ok()?;
+    let process = sysinfo::get_current_pid().ok()?;
+    let (processes, nothing) = ([process], ProcessRefreshKind::nothing());
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&processes), false, nothing);
+    system.process(process)?.cgroup_limits()
 }
 
 #[cfg(test)]
