@@ -85,7 +85,8 @@ fn options(architecture: u32) -> [String; 2] {
 /// The compiler, loaded once.
 fn compiler() -> Result<&'static Nvrtc> {
     static LOADED: OnceLock<std::result::Result<Nvrtc, String>> = OnceLock::new();
-    LOADED.get_or_init(Nvrtc::load).as_ref().map_err(|reason| unavailable(reason.clone()))
+    let load = || Nvrtc::load(driver::version_if_any());
+    LOADED.get_or_init(load).as_ref().map_err(|reason| unavailable(reason.clone()))
 }
 
 fn run_compiler(

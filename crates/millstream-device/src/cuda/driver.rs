@@ -111,6 +111,12 @@ pub(super) fn version() -> i32 {
     version
 }
 
+/// The same of a driver that may not be here.
+pub(super) fn version_if_any() -> Option<i32> {
+    // SAFETY: only looks for the library.
+    unsafe { sys::is_culib_present() }.then(version)
+}
+
 /// Whether this driver, which was started, has what traces need.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use millstream_kernels::HEADERS;
 
 use crate::environment::variable;
 
-/// What the compiler's library may be called; an older driver needs an older one.
+/// What the compiler's library may be called, the newest first.
 const LIBRARIES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 /// How the names of the library begin that the compiler needs, which has the whole version in its
 /// name.
@@ -58,30 +58,42 @@ pub(super) struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// The compiler of `MILLSTREAM_NVRTC`, of a toolkit, or else the one that the loader finds.
+    /// The compiler of `MILLSTREAM_NVRTC`, of a toolkit, or else the one that the loader finds. One
+    /// that is not too new for a driver of this version of CUDA, in thousands, comes before the others.
     ///
     /// # Errors
-    /// There is none; it does not load, or is too old: with what to do about it.
-    pub(super) fn load() -> Result<Nvrtc, String> {
-        if let Some(file) = folders().iter().find_map(|folder| find(folder)) {
-            return Nvrtc::open(&file);
-        }
-        let found = LIBRARIES.iter().find_map(|name| open(Path::new(name)).ok().zip(Some(name)));
-        let Some((library, name)) = found else {
-            let places: Vec<String> =
-                folders().iter().map(|folder| folder.display().to_string()).collect();
+    /// There is none, or none where `MILLSTREAM_NVRTC` says; it does not load, or is too old: with what
+    /// to do about it.
+    pub(super) fn load(driver: Option<i32>) -> Result<Nvrtc, String> {
+        let named = variable("MILLSTREAM_NVRTC").map(PathBuf::from);
+        if let Some(folder) = named.filter(|folder| find(folder, &LIBRARIES).is_none()) {
+            let folder = folder.display();
             return Err(format!(
-                "neither libnvrtc.so.13 nor libnvrtc.so.12 is in {}; install CUDA's NVRTC or set MILLSTREAM_NVRTC to its folder",
-                places.join(", ")
+                "MILLSTREAM_NVRTC is {folder}, which has neither libnvrtc.so.13 nor libnvrtc.so.12; set it to a folder that has, or to nothing"
             ));
-        };
-        Nvrtc::of(vec![library], name)
+        }
+        let folders = folders();
+        for names in [usable(driver), &LIBRARIES] {
+            if let Some(file) = folders.iter().find_map(|folder| find(folder, names)) {
+                return Nvrtc::open(&file);
+            }
+            let found = names.iter().find_map(|name| open(Path::new(name)).ok().zip(Some(name)));
+            if let Some((library, name)) = found {
+                return Nvrtc::of(vec![library], name);
+            }
+        }
+        let places: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        Err(format!(
+            "neither libnvrtc.so.13 nor libnvrtc.so.12 is in {}; install CUDA's NVRTC or set MILLSTREAM_NVRTC to its folder",
+            places.join(", ")
+        ))
     }
 
     /// The compiler in this file.
     fn open(file: &Path) -> Result<Nvrtc, String> {
-        let files = builtins_beside(file).into_iter().chain([file.to_path_buf()]);
-        let libraries = files.map(|file| open(&file)).collect::<Result<Vec<_>, _>>()?;
+        // Of what is beside it, one that does not load may be another's.
+        let beside = builtins_beside(file).into_iter().filter_map(|file| open(&file).ok());
+        let libraries = beside.map(Ok).chain([open(file)]).collect::<Result<Vec<_>, _>>()?;
         Nvrtc::of(libraries, &file.display().to_string())
     }
 
@@ -261,9 +273,17 @@ fn folders() -> Vec<PathBuf> {
     named.into_iter().chain(toolkits).chain([PathBuf::from("/usr/local/cuda/lib64")]).collect()
 }
 
-/// The compiler's library in a folder.
-fn find(folder: &Path) -> Option<PathBuf> {
-    LIBRARIES.iter().map(|name| folder.join(name)).find(|file| file.exists())
+/// Names of compilers whose code such a driver may load.
+fn usable(driver: Option<i32>) -> &'static [&'static str] {
+    match driver {
+        Some(version) if version < 13_000 => &LIBRARIES[1..],
+        _ => &LIBRARIES,
+    }
+}
+
+/// The first of these libraries in a folder.
+fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
+    names.iter().map(|name| folder.join(name)).find(|file| file.exists())
 }
 
 /// What must be loaded before the compiler, which then finds it by its name.
@@ -290,13 +310,15 @@ mod tests {
             std::fs::write(&file, "").unwrap();
             file
         };
-        assert_eq!(find(folder.path()), None);
+        let find = |driver| find(folder.path(), usable(driver));
+        assert_eq!(find(None), None);
         let older = add("libnvrtc.so.12");
-        assert_eq!(find(folder.path()).as_ref(), Some(&older));
+        assert_eq!(find(None).as_ref(), Some(&older));
         assert_eq!(builtins_beside(&older), [] as [PathBuf; 0]);
         let builtins = add("libnvrtc-builtins.so.12.9");
         let newer = add("libnvrtc.so.13");
-        assert_eq!(find(folder.path()).as_ref(), Some(&newer));
+        assert_eq!([None, Some(13_000)].map(find), [Some(newer.clone()), Some(newer.clone())]);
+        assert_eq!(find(Some(12_090)), Some(older), "an older driver");
         assert_eq!(builtins_beside(&newer), [builtins]);
     }
 
@@ -327,9 +349,10 @@ mod tests {
     /// Whatever other compiler this process has loaded.
     #[test]
     fn functions_are_those_of_the_file() {
-        let _other = Nvrtc::load();
+        let _other = Nvrtc::load(None);
         let folder = tempfile::tempdir().unwrap();
         let functions = [&SOME[..], &["nvrtcGetCUBINSize", "nvrtcGetCUBIN"]].concat();
+        std::fs::write(folder.path().join("libnvrtc-builtins.so.9"), "broken").unwrap();
         let compiler = Nvrtc::open(&library(folder.path(), &functions)).unwrap();
         assert_eq!((compiler.version, &compiler.architectures[..]), ((11, 3), &[80, 86][..]));
         let (code, log) = compiler.compile(("any.cu", "nothing"), &[]).unwrap();

@@ -167,25 +167,29 @@ fn a_compiler_that_is_not_here() {
     let Some(driver) = driver.into_iter().find(|file| scaled(false, true) && file.exists()) else {
         return skip(Needs::Emulation, "a real compiler may be in the system's own folders");
     };
-    let Some(mut command) = millstream(&["filter", "--items", "1000"]) else { return };
     let folder = std::env::temp_dir().join(format!("millstream-{}-driver", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::copy(driver, folder.join("libcuda.so")).unwrap();
-    for name in ["LD_LIBRARY_PATH", "MILLSTREAM_NVRTC", "CUDA_HOME", "CUDA_PATH"] {
-        command.env(name, &folder);
-    }
-    // Nothing is compiled there already.
-    let (output, _) = run(command.env("MILLSTREAM_CACHE", folder.join("cache")), LIMIT, |_| {});
+    let fails = |named: &str, reason: &str| {
+        let Some(mut command) = millstream(&["filter", "--items", "1000"]) else { return };
+        for name in ["LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"] {
+            command.env(name, &folder);
+        }
+        // Nothing is compiled there already.
+        command.env("MILLSTREAM_CACHE", folder.join("cache")).env("MILLSTREAM_NVRTC", named);
+        let (output, _) = run(&mut command, LIMIT, |_| {});
+        let (code, text) = code_and_text(&output);
+        if !list().to_string().contains("cuda") {
+            return assert_eq!(code, Some(0), "host devices compile nothing: {text}");
+        }
+        assert_eq!((code, output.stdout.len()), (Some(1), 0), "{text}");
+        for part in [reason, &folder.display().to_string(), "MILLSTREAM_NVRTC"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    };
+    fails("", "needs NVRTC: neither libnvrtc.so.13 nor libnvrtc.so.12 is in ");
+    fails(&folder.display().to_string(), "needs NVRTC: MILLSTREAM_NVRTC is ");
     std::fs::remove_dir_all(&folder).unwrap();
-    let (code, text) = code_and_text(&output);
-    if !list().to_string().contains("cuda") {
-        return assert_eq!(code, Some(0), "host devices compile nothing: {text}");
-    }
-    assert_eq!((code, output.stdout.len()), (Some(1), 0), "{text}");
-    let reason = "needs NVRTC: neither libnvrtc.so.13 nor libnvrtc.so.12 is in ";
-    for part in [reason, &folder.display().to_string(), "MILLSTREAM_NVRTC"] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
 }
 
 /// GPUs that are too small for their part of a gang: the host drives the worklist there, unless
