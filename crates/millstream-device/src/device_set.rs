@@ -348,6 +348,17 @@ impl DeviceSet {
         self.shared.gpus.quiesce()
     }
 
+    /// Gives the driver back the memory of these GPUs, and pinned memory of the host, that no buffer of the
+    /// process uses: for libraries and other processes. Millstream keeps what was dropped for the next
+    /// buffer, and by itself gives it back only when there is none left for one of its own. It may wait
+    /// until kernels are over.
+    ///
+    /// # Errors
+    /// A GPU that has failed.
+    pub fn give_back_unused_memory(&self) -> Result<()> {
+        self.shared.gpus.give_back_unused()
+    }
+
     /// Runs a future to its end on this thread. On threaded devices any
     /// executor will do as well; simulated devices run only in here.
     ///

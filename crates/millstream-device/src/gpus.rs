@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sysinfo::{CpuRefreshKind, RefreshKind, System};
+
 use crate::block::HostMemory;
 use crate::device::DevicePlace;
 use crate::device_list::Driver;
@@ -43,9 +45,13 @@ pub fn gpu_fault() -> Option<Error> {
     return None;
 }
 
-/// A machine whose GPUs are not used.
+/// A machine whose GPUs are not used: its processors, not how many of them this process may have.
 fn host_machine() -> String {
-    format!("host devices, {} cores", crate::device_set::default_threads())
+    let processors = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
+    let system = System::new_with_specifics(processors);
+    let all = system.as_ref().map_or(&[][..], System::cpus);
+    let name = all.first().map_or("", |processor| processor.brand().trim());
+    format!("host devices, {} processors {name}", all.len())
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -93,6 +99,10 @@ impl Gpus {
     }
 
     pub(crate) fn quiesce(&self) -> Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn give_back_unused(&self) -> Result<()> {
         Ok(())
     }
 
@@ -199,6 +209,10 @@ impl Gpus {
 
     pub(crate) fn quiesce(&self) -> Result<()> {
         self.runtime.as_ref().map_or(Ok(()), |runtime| runtime.quiesce())
+    }
+
+    pub(crate) fn give_back_unused(&self) -> Result<()> {
+        self.runtime.as_ref().map_or(Ok(()), |runtime| runtime.give_back_unused())
     }
 
     fn gpu(&self, ordinal: usize) -> Option<&Arc<crate::cuda::Gpu>> {

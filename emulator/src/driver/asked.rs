@@ -9,7 +9,7 @@ use cudarc::driver::sys::CUresult;
 use super::status::Answer;
 
 /// Those that can be asked for.
-const ANSWERS: [CUresult; 11] = [
+const ANSWERS: [CUresult; 12] = [
     CUresult::CUDA_ERROR_OUT_OF_MEMORY,
     CUresult::CUDA_ERROR_STUB_LIBRARY,
     CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE,
@@ -21,6 +21,7 @@ const ANSWERS: [CUresult; 11] = [
     CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
     CUresult::CUDA_ERROR_MPS_RPC_FAILURE,
     CUresult::CUDA_ERROR_EXTERNAL_DEVICE,
+    CUresult::CUDA_ERROR_TOO_MANY_PEERS,
 ];
 
 /// What a function answers from a certain call on.

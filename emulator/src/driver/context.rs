@@ -144,6 +144,7 @@ pub unsafe extern "C" fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
 pub unsafe extern "C" fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint) -> CUresult {
     answer(|| {
         let (device, peer) = (current()?, of(peer)?);
+        asked("cuCtxEnablePeerAccess")?;
         if flags != 0 {
             return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
         }

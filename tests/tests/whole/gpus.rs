@@ -37,6 +37,7 @@ mod levels;
 mod limits;
 mod links;
 mod litmus;
+mod memory;
 mod mixed;
 mod near_far;
 mod odd_packets;

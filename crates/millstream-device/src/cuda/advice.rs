@@ -7,7 +7,7 @@ pub(super) fn advice(answer: CUresult) -> Option<&'static str> {
     Some(match answer {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
             "the GPU's memory, or the machine's, is full; nvidia-smi shows which processes have it: \
-             end those, or use another GPU"
+             end those, use another GPU, or drop what this one does not need any more"
         }
         CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => {
             "another process has the GPU for itself, or nobody may use it; nvidia-smi shows \

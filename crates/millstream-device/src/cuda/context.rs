@@ -291,13 +291,17 @@ impl GpuContext {
         Ok(Some(if atomics == 0 { Peer::Plain } else { Peer::WithAtomics }))
     }
 
-    /// Lets kernels of this GPU touch the other's memory.
-    pub(super) fn enable_peer(&self, other: &GpuContext) -> Result<()> {
+    /// Lets kernels of this GPU touch the other's memory: whether they may. A GPU without NVSwitch has
+    /// eight peers at most, and what hides GPUs from a guest may refuse them late.
+    pub(super) fn enable_peer(&self, other: &GpuContext) -> Result<bool> {
         self.bind()?;
         // SAFETY: both contexts are retained; the flags must be 0.
         match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) } {
-            CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
-            answer => self.check(answer, "cuCtxEnablePeerAccess"),
+            CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
+            CUresult::CUDA_ERROR_TOO_MANY_PEERS | CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED => {
+                Ok(false)
+            }
+            answer => self.check(answer, "cuCtxEnablePeerAccess").map(|()| true),
         }
     }
 

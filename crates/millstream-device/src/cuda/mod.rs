@@ -20,6 +20,7 @@ mod advice;
 mod compile;
 mod context;
 mod driver;
+mod free_blocks;
 mod functions;
 mod gpu_clock;
 mod in_order;
@@ -34,6 +35,7 @@ mod module;
 mod nvrtc;
 mod operation;
 mod pending;
+mod pinned;
 mod pool;
 mod reactor;
 mod settle;
@@ -53,7 +55,8 @@ pub(crate) use functions::Functions;
 pub(crate) use lane_stream::LaneStream;
 pub(crate) use module::Function;
 pub(crate) use operation::Submitted;
-pub(crate) use pool::{GpuMemory, Pinned, PinnedPool};
+pub(crate) use pinned::{Pinned, PinnedPool};
+pub(crate) use pool::GpuMemory;
 pub(crate) use reactor::stay_awake;
 pub(crate) use settle::settle;
 pub(crate) use stream::CudaStream;
@@ -314,6 +317,18 @@ impl Runtime {
         Ok(())
     }
 
+    /// Gives memory that nobody uses back to the driver.
+    pub(crate) fn give_back_unused(&self) -> Result<()> {
+        self.pinned.give_back_unused();
+        while_nobody_launches(|| {
+            self.gpus.iter().try_for_each(|gpu| {
+                gpu.context.bind()?;
+                gpu.context.give_back_unused();
+                Ok(())
+            })
+        })
+    }
+
     /// Points that streams have not come to.
     pub(crate) fn outstanding(&self) -> usize {
         self.gpus.iter().flat_map(|gpu| gpu.lanes()).filter(|lane| !lane.is_idle()).count()
@@ -365,13 +380,12 @@ fn connect(
             row.push(match from.context.ordinal == to.context.ordinal {
                 true => LinkKind::Memory,
                 false => match from.context.peer(&to.context)? {
-                    None => LinkKind::Host,
-                    Some(peer) => {
-                        from.context.enable_peer(&to.context)?;
+                    Some(peer) if from.context.enable_peer(&to.context)? => {
                         peers.push(to.context.ordinal);
                         let nvlink = over_nvlink(here, there).unwrap_or(peer == Peer::WithAtomics);
                         if nvlink { LinkKind::NvLink } else { LinkKind::Pcie }
                     }
+                    _ => LinkKind::Host,
                 },
             });
         }

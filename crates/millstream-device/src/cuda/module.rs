@@ -127,7 +127,14 @@ impl GpuContext {
         }
         let mut module = std::ptr::null_mut();
         // SAFETY: the context is current; the code is whole.
-        let answer = unsafe { sys::cuModuleLoadData(&mut module, code.as_ptr().cast()) };
+        let mut load = || unsafe { sys::cuModuleLoadData(&mut module, code.as_ptr().cast()) };
+        let answer = match load() {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                self.give_back_unused();
+                load()
+            }
+            answer => answer,
+        };
         self.check(answer, "cuModuleLoadData")?;
         loaded.insert(Arc::from(source.text()), Module(module));
         Ok(module)

@@ -1,73 +1,32 @@
-//! Memory of GPUs and pinned memory of the host, kept for the next user: both
-//! are slow to get, and freeing either waits for the whole device.
+//! Memory of GPUs, kept for the next user: it is slow to get, and freeing it waits for the whole
+//! device.
 //!
-//! Memory of a GPU is plain (`cuMemAlloc`), so that peers reach it. It is zeroed before it
+//! It is plain (`cuMemAlloc`), so that peers reach it. It is zeroed before it
 //! is given away again, unless whoever wants it writes it first: all blocks that wait for that at
 //! once, since waiting for the GPU takes longer than zeroing most of them; but those whose last user
 //! wrote them first wait for another who does. Not when they are dropped: that may happen on
 //! the reactor's thread, which must never wait for a device that waits for the reactor.
-//! `MILLSTREAM_EXACT_ALLOCATIONS=1` asks for exactly what is wanted and uses
+//! Where there is no memory left, what nobody uses goes back to the driver, of all contexts of the
+//! process. `MILLSTREAM_EXACT_ALLOCATIONS=1` asks for exactly what is wanted and uses
 //! nothing again, for memory checkers. Blocks are then freed before the next
 //! allocation.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys::{self, CUresult, CUstream};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::context::GpuContext;
+use super::free_blocks::{FreeBlocks, is_exact, rounded};
 use crate::Result;
 use crate::block::Contents;
 use crate::launching::while_nobody_launches;
-use crate::poison::Poison;
 
-const SMALLEST: usize = 512;
-const LARGE: usize = 1 << 20;
-const PAGE: usize = 2 << 20;
+/// Of all contexts of the process.
+static GPU_POOLS: Mutex<Vec<Weak<GpuPool>>> = Mutex::new(Vec::new());
+
 /// Larger ones are zeroed alone, when somebody wants them.
 const ZEROED_TOGETHER: usize = 64 << 20;
-
-/// Blocks that nobody uses, by size.
-#[derive(Debug, Default)]
-struct FreeBlocks {
-    blocks: BTreeMap<usize, Vec<u64>>,
-}
-
-impl FreeBlocks {
-    fn take(&mut self, bytes: usize) -> Option<u64> {
-        self.blocks.get_mut(&bytes)?.pop()
-    }
-
-    /// All blocks of up to so many bytes, and their sizes.
-    fn take_up_to(&mut self, most: usize) -> Vec<(usize, u64)> {
-        let up_to_most = self.blocks.range_mut(..=most);
-        up_to_most
-            .flat_map(|(&bytes, blocks)| blocks.drain(..).map(move |at| (bytes, at)))
-            .collect()
-    }
-
-    fn put(&mut self, bytes: usize, address: u64) {
-        self.blocks.entry(bytes).or_default().push(address);
-    }
-
-    fn take_all(&mut self) -> impl Iterator<Item = u64> + use<> {
-        std::mem::take(&mut self.blocks).into_values().flatten()
-    }
-}
-
-fn is_exact() -> bool {
-    std::env::var_os("MILLSTREAM_EXACT_ALLOCATIONS").is_some_and(|value| value == "1")
-}
-
-/// Sizes that blocks come in.
-fn rounded(bytes: usize, exact: bool) -> usize {
-    match bytes.max(1) {
-        bytes if exact => bytes,
-        bytes if bytes <= LARGE => bytes.next_power_of_two().max(SMALLEST),
-        bytes => bytes.next_multiple_of(PAGE),
-    }
-}
 
 /// Memory of one GPU.
 pub(crate) struct GpuPool {
@@ -124,7 +83,11 @@ impl GpuPool {
         let (zeroed, used, overwritten) = (free(), free(), free());
         let state = Mutex::new(GpuPoolState { zeroed, used, overwritten, stream });
         let (context, exact, dropped) = (Arc::clone(context), is_exact(), Mutex::default());
-        Ok(Arc::new(GpuPool { context, exact, dropped, state }))
+        let pool = Arc::new(GpuPool { context, exact, dropped, state });
+        let mut all = GPU_POOLS.lock();
+        all.retain(|known| known.strong_count() > 0);
+        all.push(Arc::downgrade(&pool));
+        Ok(pool)
     }
 
     /// Memory with these contents; `None` if there is not enough.
@@ -144,25 +107,48 @@ impl GpuPool {
     ) -> Result<Option<GpuMemory>> {
         let bytes = rounded(bytes, self.exact);
         self.context.bind()?;
-        let mut state = self.state.lock();
-        let dropped = std::mem::take(&mut *self.dropped.lock());
-        dropped.into_iter().for_each(|block| state.put(block));
         if self.exact {
-            state.take_all().into_iter().for_each(|address| self.give_to_driver(address));
+            self.give_back_unused();
         }
+        let address = match self.take(bytes, contents)? {
+            Some(address) => Some(address),
+            None => {
+                self.context.give_back_unused();
+                self.take(bytes, contents)?
+            }
+        };
+        let memory = |address| GpuMemory { pool: Arc::clone(self), address, bytes, contents };
+        Ok(address.map(memory))
+    }
+
+    /// A block with these contents, unless there is not enough memory.
+    fn take(&self, bytes: usize, contents: Contents) -> Result<Option<u64>> {
+        let mut state = self.gathered();
         let known = match contents {
             Contents::Zeros => state.zeroed.take(bytes),
             Contents::Any => state.overwritten.take(bytes),
         };
-        let address = match known {
-            Some(address) => address,
-            None => match (self.take_unzeroed(&mut state, bytes)?, contents) {
-                (Some(address), Contents::Zeros) => self.zero(&mut state, bytes, address)?,
-                (Some(address), Contents::Any) => address,
-                (None, _) => return Ok(None),
-            },
-        };
-        Ok(Some(GpuMemory { pool: Arc::clone(self), address, bytes, contents }))
+        if known.is_some() {
+            return Ok(known);
+        }
+        match (self.take_unzeroed(&mut state, bytes)?, contents) {
+            (Some(address), Contents::Zeros) => self.zero(&mut state, bytes, address).map(Some),
+            (address, _) => Ok(address),
+        }
+    }
+
+    /// The state, with what has been dropped.
+    fn gathered(&self) -> MutexGuard<'_, GpuPoolState> {
+        let mut state = self.state.lock();
+        let dropped = std::mem::take(&mut *self.dropped.lock());
+        dropped.into_iter().for_each(|block| state.put(block));
+        state
+    }
+
+    /// What nobody uses goes back to the driver. The GPU's context is the calling thread's.
+    fn give_back_unused(&self) {
+        let unused = self.gathered().take_all();
+        unused.into_iter().for_each(|address| self.give_to_driver(address));
     }
 
     /// A block that has been used or is new.
@@ -172,10 +158,6 @@ impl GpuPool {
         if let Some(address) = known.or_else(|| zeroed.take(bytes)) {
             return Ok(Some(address));
         }
-        if let Some(address) = self.take_from_driver(bytes)? {
-            return Ok(Some(address));
-        }
-        state.take_all().into_iter().for_each(|address| self.give_to_driver(address));
         self.take_from_driver(bytes)
     }
 
@@ -216,6 +198,17 @@ impl GpuPool {
         // SAFETY: allocated by this context; nobody uses it. A failure leaves
         // nothing to do.
         let _ = unsafe { sys::cuMemFree_v2(address) };
+    }
+}
+
+impl GpuContext {
+    /// Gives memory of this GPU that nobody uses back to the driver, of all contexts of the process:
+    /// they share one of the driver's. It is the calling thread's, and nobody launches.
+    pub(super) fn give_back_unused(&self) {
+        // Taken out of the list first: the last reference to a pool may go here.
+        let pools: Vec<_> = GPU_POOLS.lock().iter().filter_map(Weak::upgrade).collect();
+        let of_this_gpu = pools.iter().filter(|pool| pool.context.ordinal == self.ordinal);
+        of_this_gpu.for_each(|pool| pool.give_back_unused());
     }
 }
 
@@ -262,139 +255,5 @@ impl Drop for GpuMemory {
     fn drop(&mut self) {
         let (bytes, address, contents) = (self.bytes, self.address, self.contents);
         self.pool.dropped.lock().push(DroppedBlock { bytes, address, contents });
-    }
-}
-
-/// Pinned memory of the host, which every GPU reaches.
-#[derive(Debug)]
-pub(crate) struct PinnedPool {
-    /// Whoever pins must have a context.
-    context: Arc<GpuContext>,
-    poison: Poison,
-    exact: bool,
-    free: Mutex<FreeBlocks>,
-}
-
-impl PinnedPool {
-    pub(super) fn new(context: &Arc<GpuContext>) -> Arc<PinnedPool> {
-        let poison = context.poison.clone();
-        let free = Mutex::new(FreeBlocks::default());
-        Arc::new(PinnedPool { context: Arc::clone(context), poison, exact: is_exact(), free })
-    }
-
-    /// Zeroed memory; `None` if there is not enough.
-    ///
-    /// # Errors
-    /// The failure that poisoned the process: a GPU may still write to blocks that
-    /// are free.
-    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Option<Pinned>> {
-        let memory = self.allocate_to_overwrite(bytes)?;
-        if let Some(memory) = &memory {
-            // SAFETY: the block is this long, and nothing uses it.
-            unsafe { std::ptr::write_bytes(memory.address(), 0, memory.bytes) };
-        }
-        Ok(memory)
-    }
-
-    /// As [`PinnedPool::allocate`], with whatever was there before.
-    pub(crate) fn allocate_to_overwrite(self: &Arc<Self>, bytes: usize) -> Result<Option<Pinned>> {
-        let bytes = rounded(bytes, self.exact);
-        self.context.bind()?;
-        if self.exact {
-            self.give_all_back();
-        }
-        let known = self.free.lock().take(bytes);
-        let address = match known {
-            Some(address) => Some(address),
-            None => match self.take_from_driver(bytes)? {
-                Some(address) => Some(address),
-                None => {
-                    self.give_all_back();
-                    self.take_from_driver(bytes)?
-                }
-            },
-        };
-        Ok(address.map(|address| Pinned { pool: Arc::clone(self), address, bytes }))
-    }
-
-    /// Blocks that nobody uses go back to the driver.
-    fn give_all_back(&self) {
-        let blocks: Vec<u64> = self.free.lock().take_all().collect();
-        blocks.into_iter().for_each(|address| self.give_to_driver(address));
-    }
-
-    fn take_from_driver(&self, bytes: usize) -> Result<Option<u64>> {
-        let mut address = std::ptr::null_mut();
-        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
-        // SAFETY: a context is current.
-        let answer =
-            while_nobody_launches(|| unsafe { sys::cuMemHostAlloc(&mut address, bytes, flags) });
-        match answer {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
-            answer => {
-                self.context.check(answer, "cuMemHostAlloc")?;
-                Ok(Some(address.expose_provenance() as u64))
-            }
-        }
-    }
-
-    fn give_to_driver(&self, address: u64) {
-        // A GPU that has failed may still write there: leaked.
-        if self.poison.get().is_none() && self.context.bind().is_ok() {
-            let address = std::ptr::with_exposed_provenance_mut(address as usize);
-            // SAFETY: allocated by the driver; nobody uses it.
-            let _ = while_nobody_launches(|| unsafe { sys::cuMemFreeHost(address) });
-        }
-    }
-}
-
-impl Drop for PinnedPool {
-    fn drop(&mut self) {
-        let blocks = self.free.get_mut().take_all();
-        blocks.for_each(|address| self.give_to_driver(address));
-    }
-}
-
-/// A block of pinned memory, back in its pool when dropped.
-#[derive(Debug)]
-pub(crate) struct Pinned {
-    pool: Arc<PinnedPool>,
-    address: u64,
-    bytes: usize,
-}
-
-impl Pinned {
-    pub(crate) fn address(&self) -> *mut u8 {
-        std::ptr::with_exposed_provenance_mut(self.address as usize)
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        self.pool.free.lock().put(self.bytes, self.address);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_come_in_few_sizes() {
-        let sizes = [0, 1, 512, 513, LARGE, LARGE + 1, 5 << 20];
-        let expected = [512, 512, 512, 1024, LARGE, PAGE, 6 << 20];
-        assert_eq!(sizes.map(|bytes| rounded(bytes, false)), expected);
-        assert_eq!([0, 3, LARGE + 1].map(|bytes| rounded(bytes, true)), [1, 3, LARGE + 1]);
-    }
-
-    #[test]
-    fn free_blocks_are_used_again() {
-        let mut free = FreeBlocks::default();
-        free.put(512, 1);
-        free.put(1024, 2);
-        assert_eq!((free.take(2048), free.take(512), free.take(512)), (None, Some(1), None));
-        free.put(4096, 3);
-        assert_eq!(free.take_up_to(1024), [(1024, 2)]);
-        assert_eq!(free.take_all().collect::<Vec<_>>(), [3]);
     }
 }

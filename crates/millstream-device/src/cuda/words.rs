@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
-use super::pool::{Pinned, PinnedPool};
+use super::pinned::{Pinned, PinnedPool};
 use crate::Result;
 
 /// Bytes from one word to the next: a cache line each.

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use millstream::device::{DeviceBuffer, DeviceSet, SharedBuffer, Stream, StreamKind};
+use millstream::device::{DeviceBuffer, DeviceSet, LinkKind, SharedBuffer, Stream, StreamKind};
+use millstream::flow::{Buffers, Graph};
 
 use super::super::child::in_child_with;
 use super::super::{Needs, scaled, skip};
@@ -171,4 +172,42 @@ fn behind(context: &Context, stream: &Stream, go: &SharedBuffer<u32>) -> DeviceB
     let mut target = context.host().buffer(100).unwrap();
     stream.copy(&source, &mut target).unwrap();
     target
+}
+
+/// A GPU may have few peers, which it says only when one more is asked for.
+#[test]
+fn a_gpu_with_too_many_peers() {
+    if !can_ask() || super::super::list().len() < 2 {
+        return;
+    }
+    let case = concat!(module_path!(), "::a_gpu_with_too_many_peers");
+    in_child_asked(case, "cuCtxEnablePeerAccess=CUDA_ERROR_TOO_MANY_PEERS", || {
+        let context = builder().build().unwrap();
+        let topology = context.topology();
+        assert_eq!(topology.link(0, 1), LinkKind::Host);
+        assert!(!topology.are_peers(0, 1));
+        let [from, to] = [0, 1].map(|place| context.devices()[place].clone());
+        let graph = Graph::new(&context);
+        let buffers = Buffers::items(1000);
+        let (mut output, mut input) = graph.link::<u32>(&from, &to, buffers).unwrap();
+        let items: Vec<u32> = (0..5000).collect();
+        let sent = items.clone();
+        graph.spawn(async move {
+            let stream = from.stream()?;
+            let buffer = stream.uploaded(sent)?;
+            output.send_from(&buffer, &stream, 0)?.await?;
+            output.shutdown()
+        });
+        let received = context.block_on(graph.run(async move {
+            let (stream, mut received) = (to.stream()?, Vec::new());
+            while let Some(pending) = input.recv().await? {
+                stream.wait(&pending)?;
+                let items = stream.download(pending.part()?)?;
+                pending.release_after(&stream)?;
+                received.extend(items.await?);
+            }
+            Ok::<_, millstream::flow::Error>(received)
+        }));
+        assert_eq!(received.unwrap().unwrap(), items);
+    });
 }
