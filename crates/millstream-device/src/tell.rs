@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::layout::ArgumentWriter;
-use crate::parameter::{Accesses, Argument, Parameter};
+use crate::parameter::{Accesses, Argument, Parameter, Value, Write};
 
 /// In the signature of a kernel that *tells*: the last thing that its last block does is to say that the
 /// kernel is over. The host hears of that sooner than of a word that the stream writes behind a kernel, and
@@ -51,6 +51,8 @@ pub struct Tell;
 
 // SAFETY: nothing is bound.
 unsafe impl Parameter for Tell {
+    const TELLS: bool = true;
+
     type Bound = ();
     type View<'a> = ();
 
@@ -67,3 +69,9 @@ unsafe impl Argument<Tell> for Tell {
         Ok(())
     }
 }
+
+/// Kernels tell that take it, also in a tuple of the signature.
+const _: () = {
+    assert!(<(Write<u32>, Tell)>::TELLS && <(Write<u32>, (Value<u32>, Tell))>::TELLS);
+    assert!(!<(Write<u32>, (Value<u32>,))>::TELLS);
+};

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use futures_util::FutureExt;
-use millstream_device::{Completion, SharedBuffer};
+use millstream_device::{Completion, Parameter, SharedBuffer};
 use millstream_flow::Result;
 
+use crate::common::Common;
 use crate::coordinator::Launch;
 use crate::program::Program;
 use crate::solver::{ReadyNews, Solver, Task};
@@ -84,6 +85,7 @@ impl<P: Program> Solver<P> {
         }
         let arguments = (self.common(task, report), self.batch, threshold);
         let process = kernels.process.bind(&task.stream, self.threads(entries), arguments)?;
+        const { assert!(<Common<P> as Parameter>::TELLS, "of rounds the host hears early") };
         Ok(Round { launch, completion: process.submit_soon_with_completion()?, report, undefers })
     }
 

@@ -1,5 +1,8 @@
 //! Kernels that say themselves that they are over.
 
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
 use millstream::device::{
     CudaSource, Kernel, KernelResult, Shared, StreamKind, Tell, Trusted, Value, Write,
 };
@@ -24,6 +27,12 @@ extern "C" __global__ void tells(Span<u32> items, Tell tell) {
 }
 
 extern "C" __global__ void says_nothing(Span<u32> items) { set_all(items); }
+
+// Tells before its end, which is no good but for who wants to know what is heard.
+extern "C" __global__ void tells_early(Span<u32> stop, Tell tell) {
+    tell.say();
+    while (load_relaxed_sys(&stop[0]) == 0) __nanosleep(1000);
+}
 
 // Many blocks, of which the last one tells.
 extern "C" __global__ void fills(Span<u32> items, Span<u32> ticket, u32 value, Tell tell) {
@@ -59,6 +68,13 @@ static SAYS_NOTHING: Kernel<(Write<u32>,)> = Kernel::with_source(
     |_, (items,)| add_seven(items),
 );
 
+static TELLS_EARLY: Kernel<(Shared<u32>, Tell)> = Kernel::with_source(
+    "tells early",
+    // SAFETY: what it uses is kept until it is over, by who launches it.
+    unsafe { Trusted::new(source("tells_early").block_each()) },
+    |_, _| Ok(()),
+);
+
 static FILLS: Kernel<(Write<u32>, Shared<u32>, Value<u32>, Tell)> = Kernel::with_source(
     "fills",
     // SAFETY: it keeps to its arguments, and the last block, which comes after all others, tells.
@@ -89,6 +105,31 @@ fn completions_of_kernels_that_tell_and_that_do_not() {
         }
     }
     set.quiesce().unwrap();
+}
+
+/// It is the kernel that is heard, and not the stream behind it.
+#[test]
+fn a_kernel_is_heard_before_its_end() {
+    let set = set();
+    for device in set.devices() {
+        TELLS_EARLY.prepare(device, 1).unwrap();
+        let stream = device.stream().unwrap();
+        let stop = set.host().shared::<u32>(1).unwrap();
+        let tells = TELLS_EARLY.bind(&stream, 1, (&stop, Tell)).unwrap();
+        let mut told = tells.submit_soon_with_completion().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let is_told = loop {
+            match (&mut told).now_or_never() {
+                None if Instant::now() < deadline => std::thread::yield_now(),
+                heard => break heard,
+            }
+        };
+        stop.store(0, 1).unwrap();
+        is_told.unwrap_or_else(|| panic!("{device}: nothing is heard before its end")).unwrap();
+        // The kernel itself is over, too: its memory may go.
+        set.quiesce().unwrap();
+        stream.record().unwrap().synchronize().unwrap();
+    }
 }
 
 /// Read by a stream that waits for nothing but the host, and given back to be written anew.
