@@ -1,25 +1,29 @@
 //! Gangs of several contexts on the same GPUs.
 
 use futures_util::FutureExt;
-use millstream::flow::{Communicator, Context, Gang, Operator};
+use millstream::flow::{Communicator, Context, Devices, Gang, Operator};
 
-use super::{Needs, context, scaled, skip};
+use super::{Needs, list, scaled, skip};
 use crate::collective_model::{download, upload};
 
-fn is_run(context: &Context) -> bool {
-    let is_possible = Gang::is_possible(context) && context.kernels_push();
-    if !is_possible {
+/// Two, which share nothing but the GPUs.
+fn contexts() -> Option<[Context; 2]> {
+    let contexts =
+        [0; 2].map(|_| Context::builder().devices(Devices::List(list())).build().unwrap());
+    let [one, _] = &contexts;
+    if one.devices().len() < 2 {
+        skip(Needs::Several, "a rank alone meets nobody");
+    } else if !(Gang::is_possible(one) && one.kernels_push()) {
         skip(Needs::Peers, "gangs are of GPUs that reach each other");
+    } else {
+        return Some(contexts);
     }
-    is_possible
+    None
 }
 
 #[test]
 fn a_gang_of_another_context_waits_its_turn() {
-    let (one, other) = (context(), context());
-    if !is_run(&one) {
-        return;
-    }
+    let Some([one, other]) = contexts() else { return };
     let [mut first, mut second] = [&one, &other].map(|context| Communicator::new(context).unwrap());
     let series = one.block_on(first.begin()).unwrap().unwrap();
     assert!(second.begin().now_or_never().is_none());
@@ -29,10 +33,7 @@ fn a_gang_of_another_context_waits_its_turn() {
 
 #[test]
 fn two_contexts_run_gangs_side_by_side() {
-    let contexts = [context(), context()];
-    if !is_run(&contexts[0]) {
-        return;
-    }
+    let Some(contexts) = contexts() else { return };
     std::thread::scope(|scope| {
         for context in &contexts {
             scope.spawn(|| context.block_on(reduce_often(context)).unwrap());
