@@ -306,9 +306,7 @@ impl DeviceSet {
     /// Has a simulation that stands still ([`Error::Deadlock`](crate::Error::Deadlock)) ask what waits
     /// here, as long as it is there. On threads nobody asks.
     pub fn report_waits_of(&self, of: Weak<dyn Waits>) {
-        if let Runner::Simulated(simulation) = &*self.shared.runner {
-            simulation.waits.add(of);
-        }
+        self.shared.runner.report_waits_of(of);
     }
 
     /// What is rung when a word was written that somebody may wait for.

@@ -277,7 +277,10 @@ impl Error {
 }
 
 fn deadlock_text(outstanding: &[String], waiting: &[String]) -> String {
-    let none = "a task waits and no operation is outstanding".to_string();
+    let none = match waiting.is_empty() {
+        true => "a task waits and no operation is outstanding".to_string(),
+        false => "no operation is outstanding".to_string(),
+    };
     let operations = if outstanding.is_empty() { std::slice::from_ref(&none) } else { outstanding };
     [operations, waiting].concat().join("; ")
 }

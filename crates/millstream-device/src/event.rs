@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Condvar, Mutex};
@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::contain::contain;
 use crate::host::Runner;
 use crate::ledger::{Clock, Ledger};
-use crate::{Error, Result};
+use crate::{Error, Result, Waits};
 
 /// Something that carries an event, such as a segment on its way.
 pub trait Awaitable {
@@ -70,6 +70,8 @@ pub struct Promise {
 impl Promise {
     pub(crate) fn new(what: Arc<str>, ledger: Arc<Ledger>, runner: Arc<Runner>) -> Promise {
         let event = Event::new(0, what, Clock::default(), ledger, runner);
+        let core: Weak<EventCore> = Arc::downgrade(&event.core);
+        event.core.runner.report_waits_of(core);
         Promise { event, is_kept: false }
     }
 
@@ -140,6 +142,14 @@ struct State {
     callbacks: Vec<Callback>,
     /// Of those who wait for the driver's event only.
     on_recorded: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl Waits for EventCore {
+    fn waits(&self) -> Vec<String> {
+        let state = self.state.lock();
+        let is_awaited = state.status == EventStatus::Pending && !state.wakers.is_empty();
+        is_awaited.then(|| format!("a task waits for {}", self.name.1)).into_iter().collect()
+    }
 }
 
 impl fmt::Display for Event {

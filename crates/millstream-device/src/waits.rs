@@ -20,7 +20,10 @@ pub(crate) struct WaitReports {
 impl WaitReports {
     pub(crate) fn add(&self, of: Weak<dyn Waits>) {
         let mut all = self.of.lock();
-        all.retain(|known| known.strong_count() > 0);
+        // They come and go: a look for those that are gone is made when it is cheap.
+        if all.len() == all.capacity() {
+            all.retain(|known| known.strong_count() > 0);
+        }
         all.push(of);
     }
 

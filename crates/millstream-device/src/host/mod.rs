@@ -5,7 +5,7 @@ mod threads;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -21,7 +21,7 @@ use crate::first_cause::FirstCause;
 use crate::injection::{InjectedFault, Injection};
 use crate::kernel::Step;
 use crate::ledger::StreamIndex;
-use crate::{Error, Result};
+use crate::{Error, Result, Waits};
 
 /// What one place in a stream's queue does.
 pub(crate) enum Work {
@@ -125,6 +125,13 @@ impl Runner {
 
     pub(crate) fn simulated(seed: u64, injection: &Injection) -> Runner {
         Runner::Simulated(Box::new(Simulation::new(seed, injection)))
+    }
+
+    /// Has a simulation ask what waits there, when it stands still.
+    pub(crate) fn report_waits_of(&self, of: Weak<dyn Waits>) {
+        if let Runner::Simulated(simulation) = self {
+            simulation.waits.add(of);
+        }
     }
 
     /// What twins that wait are told by.

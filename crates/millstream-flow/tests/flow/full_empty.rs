@@ -320,6 +320,21 @@ fn a_simulation_reports_the_deadlock() {
     assert!(said.contains("waits in scale_packets"), "{said}");
 }
 
+/// And one that only a task waits for, with the packet.
+#[test]
+fn a_simulation_names_the_packet_that_a_task_waits_for() {
+    let context = Context::builder().devices(Devices::host(1)).simulated(3).build().unwrap();
+    let wait = async {
+        let (_group, input, _output) = pair(&context)?;
+        // Nobody waits for these.
+        let (_event, _promise) = (input.full_event(0..1)?, context.device_set().promise("lunch"));
+        input.wait_full(1..2).await
+    };
+    let said = context.block_on(wait).unwrap_err().to_string();
+    assert!(said.contains("; a task waits for packets 1..2 of segment 0 of host"), "{said}");
+    assert!(!said.contains("0..1") && !said.contains("lunch"), "{said}");
+}
+
 #[test]
 fn a_stream_waits_for_a_packet() {
     for result in
