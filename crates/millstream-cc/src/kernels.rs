@@ -284,7 +284,7 @@ fn fingerprint(from: u32, to: u32) -> u64 {
 }
 
 /// Arcs of a block, and vertices.
-const ARCS: usize = 1 << 14;
+pub(crate) const ARCS: usize = 1 << 14;
 const VERTICES: usize = 1 << 14;
 
 /// The CUDA C++ of all kernels, to be compiled without running it.

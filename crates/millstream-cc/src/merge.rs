@@ -10,7 +10,7 @@ use millstream_device::{
 use millstream_flow::Result;
 
 use crate::hooking::{are_together, hook};
-use crate::kernels::for_each_row;
+use crate::kernels::{ARCS, for_each_row, visit_rows};
 use crate::merging::{Members, Told, hook_and_tell, join, label, plant, tell};
 use crate::solver::{Resident, Solver};
 
@@ -76,12 +76,18 @@ static FLOOD_FROM_HUB: Kernel<Flood> =
 static FLOOD: Kernel<Flood> =
     Kernel::new("flood", |_, (offsets, targets, first, of, here, _, found)| {
         let members = Members { of, here: here as usize };
-        for_each_row(offsets, targets, |row, targets| {
-            let vertex = first + row as u32;
-            if !members.has(vertex) && targets.iter().any(|&target| members.has(target)) {
-                members.add(vertex);
-                found[0].fetch_add(1, Ordering::Relaxed);
-            }
+        Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
+            // Counted once: threads would wait for each other's additions.
+            let mut its = 0;
+            visit_rows(offsets, targets, block.range, |row, targets| {
+                let vertex = first + row as u32;
+                if !members.has(vertex) && targets.iter().any(|&target| members.has(target)) {
+                    members.add(vertex);
+                    its += 1;
+                }
+            });
+            found[0].fetch_add(its, Ordering::Relaxed);
+            Ok(())
         })
     });
 
