@@ -57,31 +57,32 @@ unsafe impl Zeroable for GangSettings {}
 // SAFETY: plain numbers without padding.
 unsafe impl Pod for GangSettings {}
 
-/// Memory of all devices for one run.
-struct Memory<R: Real> {
+/// What changes in a run: shares of all vertices on each device, as they are after even numbers of
+/// sweeps and after odd ones; and what comes to its own vertices from nowhere, if not the same to all.
+pub(crate) struct Memory<R: Real> {
     even: Vec<SharedBuffer<R::Bits>>,
     odd: Vec<SharedBuffer<R::Bits>>,
-    teleport: Vec<DeviceBuffer<R>>,
-    gang: Vec<GangMemory>,
+    pub(crate) teleport: Vec<DeviceBuffer<R>>,
 }
 
 /// Sweeps until the change is small enough; one at least.
 pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
     let kernel = kernel::<R>(pull.is_plain() && options.personalization.is_empty());
-    let memory = memory(pull, options).await?;
-    let bind =
-        |words: &_, member: GangMember<'_>| bind(pull, options, &memory, words, kernel, member);
+    let memory = Memory::new(pull, options).await?;
+    let gangs = GangMemory::of_all(&pull.context, 0, REPORT_WORDS, options.patience)?;
+    let bind = |words: &_, member: GangMember<'_>| {
+        bind(pull, options, (&memory, &gangs), words, kernel, member)
+    };
     let run_time = Gang::run_kernel(&pull.context, kernel, bind).await?;
     let start = Instant::now();
-    let report = &memory.gang[0].report;
+    let report = &gangs[0].report;
     let iterations = report.load(REPORT_SWEEPS)? as u32;
     if iterations == 0 {
-        let gangs: Vec<_> = memory.gang.iter().collect();
+        let gangs: Vec<_> = gangs.iter().collect();
         return Err(gangs[0].not_met(&gangs, "sweeps", &[]).await.into());
     }
     let change = f64::from_bits(report.load(REPORT_CHANGE)?);
-    let ranks =
-        ranks(pull, if iterations.is_multiple_of(2) { &memory.even } else { &memory.odd }).await?;
+    let ranks = ranks(pull, memory.after(iterations)).await?;
     Ok(Ranks {
         ranks,
         iterations,
@@ -93,34 +94,40 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     })
 }
 
-/// Everything that changes in a run: ranks start even.
-async fn memory<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
-    let chances = teleport(&pull.partition, options);
-    let gang = GangMemory::of_all(&pull.context, 0, REPORT_WORDS, options.patience)?;
-    let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![], gang };
-    let mut events = Vec::new();
-    for (place, device) in pull.context.devices().iter().enumerate() {
-        let shares = &*pull.parts[place].even;
-        let stream = device.stream()?;
-        let own = chances.get(pull.own(place)).unwrap_or_default();
-        let own: Vec<R> = own.iter().map(|&chance| R::from_f64(chance)).collect();
-        memory.teleport.push(stream.uploaded(own)?);
-        let even = device.shared_to_overwrite(shares.len())?;
-        stream.copy_to_shared(shares, &even, 0..shares.len())?;
-        memory.even.push(even);
-        memory.odd.push(device.shared(shares.len())?);
-        events.push(stream.record()?);
+impl<R: Real> Memory<R> {
+    /// Ranks start even.
+    pub(crate) async fn new(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
+        let chances = teleport(&pull.partition, options);
+        let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![] };
+        let mut events = Vec::new();
+        for (place, device) in pull.context.devices().iter().enumerate() {
+            let shares = &*pull.parts[place].even;
+            let stream = device.stream()?;
+            let own = chances.get(pull.own(place)).unwrap_or_default();
+            let own: Vec<R> = own.iter().map(|&chance| R::from_f64(chance)).collect();
+            memory.teleport.push(stream.uploaded(own)?);
+            let even = device.shared_to_overwrite(shares.len())?;
+            stream.copy_to_shared(shares, &even, 0..shares.len())?;
+            memory.even.push(even);
+            memory.odd.push(device.shared(shares.len())?);
+            events.push(stream.record()?);
+        }
+        for event in events {
+            event.completed().await?;
+        }
+        Ok(memory)
     }
-    for event in events {
-        event.completed().await?;
+
+    /// Shares after so many sweeps.
+    pub(crate) fn after(&self, sweeps: u32) -> &[SharedBuffer<R::Bits>] {
+        if sweeps.is_multiple_of(2) { &self.even } else { &self.odd }
     }
-    Ok(memory)
 }
 
 fn bind<R: Real>(
     pull: &PullGraph<R>,
     options: &PageRankOptions,
-    memory: &Memory<R>,
+    (memory, gangs): (&Memory<R>, &[GangMemory]),
     host_words: &SharedBuffer<u32>,
     kernel: &Kernel<Signature<R>>,
     member: GangMember<'_>,
@@ -132,7 +139,7 @@ fn bind<R: Real>(
         tolerance: options.tolerance,
         nowhere: pull.settings(place, options, 0.0).base,
         vertices: f64::from(pull.partition.vertices()),
-        patience_ns: memory.gang[place].patience_ns(),
+        patience_ns: gangs[place].patience_ns(),
         here: place as u32,
         devices: pull.parts.len() as u32,
         most_sweeps: options.max_iterations,
@@ -140,21 +147,24 @@ fn bind<R: Real>(
     };
     let even: Vec<_> = memory.even.iter().collect();
     let odd: Vec<_> = memory.odd.iter().collect();
-    let words: Vec<_> = memory.gang.iter().map(|its| &its.words).collect();
+    let words: Vec<_> = gangs.iter().map(|its| &its.words).collect();
     let arguments = (
         (&*part.offsets, &*part.sources, &*part.weights),
         (&*part.row_weights, &memory.teleport[place]),
         (&*part.askers, &even[..], &odd[..]),
         &words[..],
         host_words,
-        &memory.gang[place].report,
+        &gangs[place].report,
         settings,
     );
     Ok(kernel.bind(stream, sharers, arguments)?)
 }
 
 /// Of all vertices by original id, as their owners' shares say.
-async fn ranks<R: Real>(pull: &PullGraph<R>, shares: &[SharedBuffer<R::Bits>]) -> Result<Vec<f64>> {
+pub(crate) async fn ranks<R: Real>(
+    pull: &PullGraph<R>,
+    shares: &[SharedBuffer<R::Bits>],
+) -> Result<Vec<f64>> {
     let download = |(place, device): (usize, &Device)| {
         device.stream()?.download_shared(&shares[place], pull.own(place))
     };
@@ -169,7 +179,7 @@ async fn ranks<R: Real>(pull: &PullGraph<R>, shares: &[SharedBuffer<R::Bits>]) -
 }
 
 /// A packet is what one device tells another after a sweep.
-fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
+pub(crate) fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
     let devices = pull.context.devices();
     let mut links = Vec::new();
     for (from, part) in pull.parts.iter().enumerate() {
@@ -194,7 +204,7 @@ pub(crate) fn cuda_source(is_plain: bool, is_double: bool) -> CudaSource {
     CudaSource::new("sweeps.cuh", entry, text).structs(&structs).threads(threads).resident()
 }
 
-/// The kernel. It has no twin: host devices are driven by the host.
+/// The kernel. Its twin sweeps once: see `host_sweeps.rs`.
 fn kernel<R: Real>(is_plain: bool) -> &'static Kernel<Signature<R>> {
     match is_plain {
         true => gang_kernel("sweeps", trusted::<R, true>),

@@ -8,6 +8,8 @@ mod askers;
 mod error;
 mod gang_sweeps;
 mod halo;
+mod host_rows;
+mod host_sweeps;
 mod linked_sweeps;
 mod options;
 mod pagerank;

@@ -1,5 +1,6 @@
 //! Sweeps that the host starts one by one, after which the devices tell each other
-//! over links what their vertices give, as far as they are asked: on any devices.
+//! over links what their vertices give, as far as they are asked: on devices that do not write into each
+//! other's memory.
 
 use std::time::Instant;
 
@@ -213,6 +214,7 @@ impl<R: Real> Worker<'_, R> {
 
 #[cfg(test)]
 mod tests {
+    use millstream_device::TransferWay;
     use millstream_flow::{Context, Devices};
     use millstream_graph::generate::{self, GenerateOptions};
     use millstream_graph::{CsrGraph, partition};
@@ -221,7 +223,9 @@ mod tests {
 
     /// Ranks, the bytes that went over links in each sweep, and those that devices had at most.
     fn swept(graph: &CsrGraph, devices: usize) -> (Vec<f64>, u64, u64) {
-        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+        // Else they would write into each other's memory.
+        let context = Context::builder().devices(Devices::host(devices));
+        let context = context.transfer(TransferWay::Copy).build().unwrap();
         let parts = partition::edge_balanced_blocks(graph, devices);
         let transposed = graph.transposed().unwrap();
         let options = PageRankOptions::default();

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_device::{CudaSource, DeviceBuffer, Stream};
-use millstream_flow::{Context, Gang, LinkStatistics};
+use millstream_flow::{Context, LinkStatistics};
 use millstream_graph::{CsrGraph, Partition};
+use millstream_traversal::internals::can_meet;
 use millstream_traversal::{Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
@@ -17,7 +18,7 @@ use crate::real::Real;
 use crate::share::{by_new_id, row_weights};
 use crate::sliced_rows::{SlicedRows, rows_of, sorted};
 use crate::sweep::{Settings, share};
-use crate::{PageRankOptions, Result, gang_sweeps, halo, linked_sweeps, sweep};
+use crate::{PageRankOptions, Result, gang_sweeps, halo, host_sweeps, linked_sweeps, sweep};
 
 /// The graph on the devices, every row with the arcs that come in.
 #[derive(Debug)]
@@ -41,15 +42,15 @@ pub(crate) struct PullPart<R: Real> {
     pub(crate) sources: Arc<DeviceBuffer<u32>>,
     pub(crate) weights: Arc<DeviceBuffer<R>>,
     pub(crate) row_weights: Arc<DeviceBuffer<R>>,
-    /// What all vertices give when ranks are even; empty unless the devices form a gang.
+    /// What all vertices give when ranks are even; empty unless the devices sweep together.
     pub(crate) even: Arc<DeviceBuffer<R::Bits>>,
-    /// See [`Askers::of_items`]; empty unless several devices form a gang.
+    /// See [`Askers::of_items`]; empty unless several devices sweep together.
     pub(crate) askers: Arc<DeviceBuffer<u32>>,
     /// Shares that each device is told after a sweep.
     pub(crate) told: Vec<u64>,
-    /// What goes over the link to each device; empty if the devices form a gang.
+    /// What goes over the link to each device; empty if the devices sweep together.
     pub(crate) tells: Vec<Halo>,
-    /// Where the device has which shares: in a gang, those of all vertices.
+    /// Where the device has which shares: if they sweep together, those of all vertices.
     pub(crate) places: Places,
     block_rows: u32,
     long_rows: u32,
@@ -69,10 +70,10 @@ impl<R: Real> PullGraph<R> {
         let start = Instant::now();
         let partition = sorted(partition, transposed);
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
-        let is_gang = sweep_together(context);
+        let are_together = can_meet(context);
         let rows = |place| SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
         let rows: Vec<_> = (0..context.devices().len()).map(rows).collect();
-        let host = HostGraph::new(&partition, &row_weights, &rows, is_gang);
+        let host = HostGraph::new(&partition, &row_weights, &rows, are_together);
         let (mut parts, mut events) = (Vec::new(), Vec::new());
         for ((place, device), rows) in context.devices().iter().enumerate().zip(rows) {
             let stream = device.stream()?;
@@ -82,7 +83,7 @@ impl<R: Real> PullGraph<R> {
         for event in events {
             event.completed().await?;
         }
-        if !is_gang {
+        if !are_together {
             upload_halos(context, &partition, &mut parts).await?;
         }
         let dangling = row_weights.iter().filter(|&&weight| weight == 0.0).count();
@@ -103,11 +104,13 @@ impl<R: Real> PullGraph<R> {
         Layout { kind: LayoutKind::SlicedRows, bytes, time: self.time }
     }
 
-    /// Sweeps until the change is small enough.
+    /// Sweeps until the change is small enough: together, if each device may write into the others'
+    /// memory.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
-        match sweep_together(&self.context) {
+        match can_meet(&self.context) {
             _ if options.max_iterations == 0 => Ok(self.unswept()),
-            true => gang_sweeps::run(self, options).await,
+            true if self.context.all_gpus() => gang_sweeps::run(self, options).await,
+            true => host_sweeps::run(self, options).await,
             false => linked_sweeps::run(self, options).await,
         }
     }
@@ -187,10 +190,10 @@ impl<R: Real> PullGraph<R> {
 struct HostGraph<'a, R: Real> {
     partition: &'a Partition,
     row_weights: &'a [f64],
-    is_gang: bool,
-    /// What all vertices give when ranks are even; empty unless the devices form a gang.
+    are_together: bool,
+    /// What all vertices give when ranks are even; empty unless the devices sweep together.
     even: Arc<[R::Bits]>,
-    /// Unless there is nobody to be told, by a gang.
+    /// Unless there is nobody to be told, or it goes over links.
     askers: Option<Askers>,
 }
 
@@ -199,16 +202,16 @@ impl<'a, R: Real> HostGraph<'a, R> {
         partition: &'a Partition,
         row_weights: &'a [f64],
         rows: &[SlicedRows<R>],
-        is_gang: bool,
+        are_together: bool,
     ) -> HostGraph<'a, R> {
-        let even: Arc<[R::Bits]> = if is_gang {
+        let even: Arc<[R::Bits]> = if are_together {
             even_shares(row_weights).map(R::to_bits).collect()
         } else {
             Arc::default()
         };
-        let is_exchanged = rows.len() > 1 && is_gang;
+        let is_exchanged = rows.len() > 1 && are_together;
         let askers = is_exchanged.then(|| Askers::new(rows, partition));
-        HostGraph { partition, row_weights, is_gang, even, askers }
+        HostGraph { partition, row_weights, are_together, even, askers }
     }
 
     /// A part, when the stream has come so far; it tells nobody anything over links.
@@ -220,7 +223,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
         let of_items = |askers: &Askers| askers.of_items(&rows, partition, place);
         let askers = self.askers.as_ref().map(of_items).unwrap_or_default();
         let told = told(&askers, &rows, own.len(), partition.parts());
-        let places = if self.is_gang {
+        let places = if self.are_together {
             Places::of_all(partition)
         } else {
             Places::new(&rows.sources, partition, place)
@@ -274,12 +277,6 @@ async fn upload_halos<R: Real>(
         stream.completed()?.await?;
     }
     Ok(())
-}
-
-/// Whether the sweeps of a context's devices are those of a gang, which pushes; else shares go over
-/// links.
-fn sweep_together(context: &Context) -> bool {
-    Gang::can_meet(context) && context.kernels_push()
 }
 
 fn even_shares<R: Real>(row_weights: &[f64]) -> impl Iterator<Item = R> {

@@ -1,15 +1,15 @@
 //! One sweep by pulling, as a kernel: the twin of `sweep.cuh`.
 
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 
 use millstream_device::{
     CudaSource, Grid, Kernel, KernelResult, Pod, Read, Shared, Trusted, Value, Write, Zeroable,
 };
 
+use crate::host_rows::{HostRows, Sums};
 use crate::real::Real;
-use crate::sliced_rows::{NO_SOURCE, SLICE, rows_of};
 
 /// Where arcs begin, their sources and weights; what the arcs weigh that leave each
 /// owned vertex, and what comes to it from nowhere; what the vertices of all devices
@@ -78,9 +78,6 @@ pub(crate) fn rank<R: Real>(share: R, row_weight: R) -> R {
     if row_weight == R::ZERO { share } else { share * row_weight }
 }
 
-/// Arcs and rows of a block, roughly, on a host device.
-const BLOCK: u64 = 1 << 14;
-
 /// What the twin sees of a [`Signature`].
 type View<'a, R> = (
     (&'a [u64], &'a [u32], &'a [R]),
@@ -93,104 +90,27 @@ type View<'a, R> = (
 );
 
 fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
-    let ((offsets, sources, weights), vertices, given, gives, _, report, settings) = view;
-    let (row_weights, teleport) = vertices;
-    let rows = Rows { offsets, sources, weights, given, long_rows: settings.long_rows as usize };
-    let own = &given[settings.first_vertex as usize..][..row_weights.len()];
-    let (damping, base) = (R::from_f64(settings.damping), R::from_f64(settings.base));
-    let sums: Vec<Mutex<(Block<'_, R>, f64, f64)>> =
-        rows.blocks(gives).into_iter().map(|block| Mutex::new((block, 0.0, 0.0))).collect();
-    Grid::of_blocks(sums.len(), 1).for_each_block(|block| {
-        for sums in &sums[block.range] {
-            // No other block takes this one; a poisoned lock cannot be.
-            let Ok(mut guard) = sums.lock() else { continue };
-            let ((items, gives), change, dangling) = &mut *guard;
+    let (arcs, vertices, given, mut gives, _, report, settings) = view;
+    let rows = HostRows::new(arcs, vertices, settings);
+    let known = |place: usize| given.get(place).copied();
+    let mut part = |items: Range<usize>| {
+        let (its, others) = std::mem::take(&mut gives).split_at_mut(rows.rows_of(&items).len());
+        gives = others;
+        Mutex::new((items, its, Sums::default()))
+    };
+    let blocks: Vec<_> = rows.blocks().into_iter().map(&mut part).collect();
+    Grid::of_blocks(blocks.len(), 1).for_each_block(|block| {
+        for block in &blocks[block.range] {
+            // No other block takes this one.
+            let mut guard = block.lock().unwrap_or_else(PoisonError::into_inner);
+            let (items, gives, sums) = &mut *guard;
             let mut gives = gives.iter_mut();
-            for item in items.clone() {
-                let sums = rows.sums(item, own.len());
-                for (row, sum) in rows.of(item, own.len()).zip(sums) {
-                    let sum = R::from_f64(sum);
-                    let next = damping * sum + base + teleport.get(row).copied().unwrap_or(R::ZERO);
-                    let before = rank(own[row], row_weights[row]);
-                    *change += (next.to_f64() - before.to_f64()).abs();
-                    if row_weights[row] == R::ZERO {
-                        *dangling += next.to_f64();
-                    }
-                    if let Some(gives) = gives.next() {
-                        *gives = share(next, row_weights[row]);
-                    }
-                }
-            }
+            let give = |_, _, share| gives.next().into_iter().for_each(|to| *to = share);
+            *sums = rows.sweep(items.clone(), known, give);
         }
         Ok(())
     })?;
-    let (mut change, mut dangling) = (0.0, 0.0);
-    for (_, block_change, block_dangling) in sums.into_iter().flat_map(Mutex::into_inner) {
-        change += block_change;
-        dangling += block_dangling;
-    }
-    // Release: the host reads them when the kernel is over.
-    report[0].store(f64::to_bits(change), Ordering::Release);
-    report[1].store(f64::to_bits(dangling), Ordering::Release);
+    let sums = blocks.into_iter().map(|block| block.into_inner());
+    Sums::report(sums.map(|block| block.unwrap_or_else(PoisonError::into_inner).2), report);
     Ok(())
-}
-
-/// What the twin reads: see [`SlicedRows`](crate::sliced_rows::SlicedRows).
-struct Rows<'a, R> {
-    offsets: &'a [u64],
-    sources: &'a [u32],
-    weights: &'a [R],
-    given: &'a [R],
-    long_rows: usize,
-}
-
-/// Items of a block, and what is written for their rows.
-type Block<'a, R> = (Range<usize>, &'a mut [R]);
-
-impl<'a, R: Real> Rows<'a, R> {
-    fn of(&self, item: usize, rows: usize) -> Range<usize> {
-        rows_of(item, self.long_rows, rows)
-    }
-
-    /// What comes along arcs to the rows of an item: to the first alone, if it is
-    /// a long one. In f64: rows of many arcs would lose what is small.
-    fn sums(&self, item: usize, rows: usize) -> [f64; SLICE] {
-        let arcs = self.offsets[item] as usize..self.offsets[item + 1] as usize;
-        let given_by = |arc: usize| match self.sources[arc] {
-            NO_SOURCE => 0.0,
-            source => match self.weights.get(arc) {
-                None => self.given[source as usize].to_f64(),
-                Some(&weight) => (self.given[source as usize] * weight).to_f64(),
-            },
-        };
-        let mut sums = [0.0; SLICE];
-        if item < self.long_rows {
-            sums[0] = arcs.map(given_by).sum();
-            return sums;
-        }
-        let lanes = self.of(item, rows).len();
-        for column in arcs.step_by(SLICE) {
-            for (lane, sum) in sums[..lanes].iter_mut().enumerate() {
-                *sum += given_by(column + lane);
-            }
-        }
-        sums
-    }
-
-    /// Consecutive items with equally many arcs, each row counted as one more.
-    fn blocks(&self, mut gives: &'a mut [R]) -> Vec<Block<'a, R>> {
-        let rows = gives.len();
-        let end_of = |item: usize| if item == 0 { 0 } else { self.of(item - 1, rows).end };
-        let (mut blocks, mut first) = (Vec::new(), 0);
-        for item in 1..self.offsets.len() {
-            let own_rows = end_of(item) - end_of(first);
-            let work = self.offsets[item] - self.offsets[first] + own_rows as u64;
-            if work >= BLOCK || item + 1 == self.offsets.len() {
-                let (block, others) = gives.split_at_mut(own_rows);
-                blocks.push((first..item, block));
-                (gives, first) = (others, item);
-            }
-        }
-        blocks
-    }
 }

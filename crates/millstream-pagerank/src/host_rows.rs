@@ -1,0 +1,154 @@
+//! A sweep over rows on a host device: what the twins have in common.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::real::Real;
+use crate::sliced_rows::{SLICE, rows_of};
+use crate::sweep::{Settings, rank, share};
+
+/// Rows that are added up at a time, in registers.
+const LANES: usize = 8;
+/// Arcs and rows of a block, roughly.
+const BLOCK: u64 = 1 << 14;
+
+/// Rows of a device, see [`SlicedRows`](crate::sliced_rows::SlicedRows), and what of a sweep is the same
+/// for all.
+pub(crate) struct HostRows<'a, R> {
+    offsets: &'a [u64],
+    sources: &'a [u32],
+    weights: &'a [R],
+    row_weights: &'a [R],
+    teleport: &'a [R],
+    settings: Settings,
+}
+
+/// Of some rows: how much their ranks have changed, in L1, and the rank of those without arcs that
+/// leave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    change: f64,
+    dangling: f64,
+}
+
+impl Sums {
+    /// Tells the host, which reads it when the kernel is over.
+    pub(crate) fn report(all: impl Iterator<Item = Sums>, report: &[AtomicU64]) {
+        let all = all.fold(Sums::default(), |all, its| Sums {
+            change: all.change + its.change,
+            dangling: all.dangling + its.dangling,
+        });
+        for (word, sum) in report.iter().zip([all.change, all.dangling]) {
+            // Release: pairs with the host's acquire.
+            word.store(sum.to_bits(), Ordering::Release);
+        }
+    }
+}
+
+impl<'a, R: Real> HostRows<'a, R> {
+    /// As kernels take them: where arcs begin, their sources and weights; what the arcs weigh that
+    /// leave each owned vertex, and what comes to it from nowhere.
+    pub(crate) fn new(
+        (offsets, sources, weights): (&'a [u64], &'a [u32], &'a [R]),
+        (row_weights, teleport): (&'a [R], &'a [R]),
+        settings: Settings,
+    ) -> HostRows<'a, R> {
+        HostRows { offsets, sources, weights, row_weights, teleport, settings }
+    }
+
+    /// Consecutive items with equally many arcs, each row counted as one more.
+    pub(crate) fn blocks(&self) -> Vec<Range<usize>> {
+        let (mut blocks, mut first) = (Vec::new(), 0);
+        for item in 1..self.offsets.len() {
+            let rows = self.rows_of(&(first..item)).len() as u64;
+            let work = self.offsets[item] - self.offsets[first] + rows;
+            if work >= BLOCK || item + 1 == self.offsets.len() {
+                blocks.push(first..item);
+                first = item;
+            }
+        }
+        blocks
+    }
+
+    /// Rows of some items.
+    pub(crate) fn rows_of(&self, items: &Range<usize>) -> Range<usize> {
+        let of = |item| rows_of(item, self.settings.long_rows as usize, self.row_weights.len());
+        match items.is_empty() {
+            true => 0..0,
+            false => of(items.start).start..of(items.end - 1).end,
+        }
+    }
+
+    /// Sweeps the rows of some items. `known(place)` is what the vertex at a place has given before, none
+    /// beyond the last; what each row gives from now on is told, in their order, by `give(item, row, share)`.
+    pub(crate) fn sweep(
+        &self,
+        items: Range<usize>,
+        known: impl Fn(usize) -> Option<R>,
+        mut give: impl FnMut(usize, usize, R),
+    ) -> Sums {
+        let Settings { damping, base, first_vertex, .. } = self.settings;
+        let (damping, base) = (R::from_f64(damping), R::from_f64(base));
+        let mut all = Sums::default();
+        for item in items {
+            let sums = self.sums(item, &known);
+            for (row, sum) in self.rows_of(&(item..item + 1)).zip(sums) {
+                let row_weight = self.row_weights[row];
+                let from_nowhere = self.teleport.get(row).copied().unwrap_or(R::ZERO);
+                let next = damping * R::from_f64(sum) + base + from_nowhere;
+                let before = known(first_vertex as usize + row).unwrap_or(R::ZERO);
+                let before = rank(before, row_weight).to_f64();
+                all.change += (next.to_f64() - before).abs();
+                if row_weight == R::ZERO {
+                    all.dangling += next.to_f64();
+                }
+                give(item, row, share(next, row_weight));
+            }
+        }
+        all
+    }
+
+    /// What comes along arcs to the rows of an item: to the first alone, if it is
+    /// a long one. In f64: rows of many arcs would lose what is small.
+    fn sums(&self, item: usize, known: &impl Fn(usize) -> Option<R>) -> [f64; SLICE] {
+        let arcs = self.offsets[item] as usize..self.offsets[item + 1] as usize;
+        let sources = &self.sources[arcs.clone()];
+        let is_long = item < self.settings.long_rows as usize;
+        let known = |source: u32| known(source as usize);
+        match self.weights.get(arcs).filter(|weights| !weights.is_empty()) {
+            None => sums(sources, is_long, |_, source| known(source).map(R::to_f64)),
+            Some(weights) => sums(sources, is_long, |arc, source| {
+                known(source).map(|share| (share * weights[arc]).to_f64())
+            }),
+        }
+    }
+}
+
+/// The sums of what comes along the arcs of an item, which have these sources. `comes(arc, source)` says
+/// that, if anything does.
+fn sums(sources: &[u32], is_long: bool, comes: impl Fn(usize, u32) -> Option<f64>) -> [f64; SLICE] {
+    let (chunks, rest) = sources.as_chunks::<LANES>();
+    let lanes = |first: usize, step: usize| {
+        let mut sums = [0.0; LANES];
+        for (chunk, sources) in chunks.iter().enumerate().skip(first).step_by(step) {
+            for (lane, (sum, &source)) in sums.iter_mut().zip(sources).enumerate() {
+                if let Some(comes) = comes(chunk * LANES + lane, source) {
+                    *sum += comes;
+                }
+            }
+        }
+        sums
+    };
+    let mut sums = [0.0; SLICE];
+    if is_long {
+        // By lanes, too: no addition waits for the one before.
+        let rest =
+            (chunks.len() * LANES..).zip(rest).filter_map(|(arc, &source)| comes(arc, source));
+        sums[0] = lanes(0, 1).into_iter().chain(rest).sum();
+        return sums;
+    }
+    for (group, sums) in sums.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+        *sums = lanes(group, SLICE / LANES);
+    }
+    sums
+}
