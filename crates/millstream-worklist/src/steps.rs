@@ -13,7 +13,7 @@ use crate::queue::bit_words;
 use crate::queue_size::QueueSize;
 use crate::statistics::{COUNTERS, Counters, DeviceStatistics};
 use crate::status::{FAULT, PACKED, fault_text};
-use crate::worklist::WorklistDevice;
+use crate::worklist::{WorklistDevice, check_items};
 use crate::{Error, Result};
 
 /// One device's part of a host-driven worklist, whose kernels run when they are called
@@ -51,7 +51,11 @@ pub struct Steps<P: Program> {
     stream: Stream,
     scratch: SharedBuffer<u64>,
     report: SharedBuffer<u64>,
+    host: Device,
 }
+
+/// Outboxes that kernels have room to count in: `Tally::most_devices` in `split.cuh`.
+const MOST_DEVICES: usize = 1024;
 
 /// Items that wait on a device, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +74,8 @@ impl<P: Program> Steps<P> {
     /// there. `problem` lies on `device`.
     ///
     /// # Errors
-    /// A place that is none; no memory on the device.
+    /// A place that is none, or among more than 1,024 devices; more items than numbers; no memory on the
+    /// device.
     pub fn new(
         context: &Context,
         device: &Device,
@@ -82,14 +87,17 @@ impl<P: Program> Steps<P> {
         for place in [Some(here.device), here.next].into_iter().flatten() {
             check_number("device", place, here.devices)?;
         }
+        check_number("device", here.devices.saturating_sub(1), MOST_DEVICES)?;
+        check_items(items)?;
         // Steps are the caller's.
         let ways = (outboxes(&here), ThresholdSteps::default());
         let size = QueueSize { items, most: items, entries: items };
         let device = WorklistDevice::new(device, &program, problem, here, ways, size)?;
         let stream = device.device.stream()?;
         let scratch = device.device.shared(WORKER_SCRATCH_WORDS)?;
-        let report = context.host().shared(device.status.len())?;
-        Ok(Steps { device, program, items, stream, scratch, report })
+        let host = context.host().clone();
+        let report = host.shared(device.status.len())?;
+        Ok(Steps { device, program, items, stream, scratch, report, host })
     }
 
     /// Queues items whose values are in place; those above the threshold are deferred.
@@ -161,11 +169,14 @@ impl<P: Program> Steps<P> {
     pub async fn pack(&self, outbox: u32, most: usize) -> Result<Vec<P::Packet>> {
         check_number("outbox", outbox as usize, outboxes(&self.device.here))?;
         let mut packets = self.device.device.buffer(most)?;
-        let arguments = (self.common(), outbox, &mut packets);
+        // Its own: kernels of other calls write theirs.
+        let report = self.host.shared(self.report.len())?;
+        let common = CommonArgument { report: &report, ..self.common() };
+        let arguments = (common, outbox, &mut packets);
         self.device.kernels.pack.launch(&self.stream, most, arguments)?;
         self.over().await?;
         let mut packed = self.stream.download(&packets)?.await?;
-        packed.truncate(self.report.load(PACKED)? as usize);
+        packed.truncate(report.load(PACKED)? as usize);
         Ok(packed)
     }
 

@@ -340,10 +340,7 @@ impl<P: Program> DistributedWorklist<P> {
             return Err(Error::ProblemCount { problems, devices });
         }
         let items = self.items;
-        // An entry holds an item plus one.
-        if items >= u32::MAX as usize {
-            return Err(Error::TooManyItems { items });
-        }
+        check_items(items)?;
         check_initial(&*self.program, initial, items, devices)?;
         if self.routing == Routing::Direct && items > 0 && self.program.owner(0).is_none() {
             return Err(Error::NoOwner { item: 0 });
@@ -444,6 +441,17 @@ impl<P: Program> DistributedWorklist<P> {
             }
         }
         Ok(ends)
+    }
+}
+
+/// Whether entries of queues, which hold an item plus one, can name so many.
+///
+/// # Errors
+/// [`Error::TooManyItems`] if they cannot.
+pub(crate) fn check_items(items: usize) -> Result<()> {
+    match items < u32::MAX as usize {
+        true => Ok(()),
+        false => Err(Error::TooManyItems { items }),
     }
 }
 

@@ -314,6 +314,15 @@ fn steps_of_what_does_not_exist_are_refused() {
         let error = steps(place, devices, next).map(drop).unwrap_err();
         assert!(matches!(error, Error::NoSuch { what: "device", .. }), "{error}");
     }
+    // Kernels have no room to count for more; no memory is taken.
+    let error = steps(0, 1026, None).map(drop).unwrap_err();
+    assert!(matches!(error, Error::NoSuch { number: 1025, count: 1024, .. }), "{error}");
+    let problem = Arc::new(Problem { visits: device.shared(4).unwrap() });
+    let program = Arc::new(Children { flags: Flags::Keep, devices: 2, has_owners: true });
+    let here = Here { device: 0, devices: 2, next: None };
+    let most = u32::MAX as usize;
+    let error = Steps::new(&context, device, program, problem, here, most).map(drop).unwrap_err();
+    assert!(matches!(error, Error::TooManyItems { items } if items == most), "{error}");
     let steps = steps(0, 2, None).unwrap();
     let run = async {
         let outbox = steps.pack(1, 4).await.unwrap_err();
@@ -325,4 +334,37 @@ fn steps_of_what_does_not_exist_are_refused() {
     assert!(matches!(outbox, Error::NoSuch { what: "outbox", number: 1, count: 1 }), "{outbox}");
     assert!(matches!(item, Error::InitialItem { item: 4, .. }) && item.cause().is_none(), "{item}");
     own.unwrap();
+}
+
+/// Calls side by side, on several schedules: each has what its own kernel has packed.
+#[test]
+fn steps_side_by_side_lose_nothing() {
+    for seed in 0..16 {
+        let context = Context::builder().devices(Devices::host(1)).simulated(seed).build().unwrap();
+        let device = &context.devices()[0];
+        let items = 2 * PARENTS as usize;
+        let problem = Arc::new(Problem { visits: device.shared(items).unwrap() });
+        let program = Arc::new(Children { flags: Flags::Pass, devices: 3, has_owners: true });
+        let here = Here { device: 0, devices: 3, next: None };
+        let steps = Steps::new(&context, device, program, problem, here, items).unwrap();
+        let run = async {
+            let parents: Vec<u32> = (0..60).collect();
+            steps.insert(parents, u32::MAX).await?;
+            steps.process(60, u32::MAX).await?;
+            let packed = futures_util::join!(
+                steps.pack(0, 64),
+                steps.pack(1, 64),
+                steps.process(60, u32::MAX),
+                steps.split_receive(vec![0], u32::MAX),
+            );
+            Ok::<_, Error>([packed.0?, packed.1?])
+        };
+        let mut packed = context.block_on(run).unwrap().unwrap();
+        packed.iter_mut().for_each(|packed| packed.sort_unstable());
+        let of = |device| {
+            let children = (PARENTS..PARENTS + 60).filter(move |child| child % 3 == device);
+            children.collect::<Vec<u32>>()
+        };
+        assert_eq!(packed, [of(1), of(2)], "seed {seed}");
+    }
 }
