@@ -80,19 +80,21 @@ impl<'a, R: Real> HostRows<'a, R> {
     }
 
     /// Sweeps the rows of some items. `known(place)` is what the vertex at a place has given before, none
-    /// beyond the last; what each row gives from now on is told, in their order, by `give(item, row, share)`.
+    /// beyond the last; what the rows of each item give from now on is told, in their order, by
+    /// `give(item, first row, shares)`.
     pub(crate) fn sweep(
         &self,
         items: Range<usize>,
         known: impl Fn(usize) -> Option<R>,
-        mut give: impl FnMut(usize, usize, R),
+        mut give: impl FnMut(usize, usize, &[R]),
     ) -> Sums {
         let Settings { damping, base, first_vertex, .. } = self.settings;
         let (damping, base) = (R::from_f64(damping), R::from_f64(base));
         let mut all = Sums::default();
         for item in items {
-            let sums = self.sums(item, &known);
-            for (row, sum) in self.rows_of(&(item..item + 1)).zip(sums) {
+            let rows = self.rows_of(&(item..item + 1));
+            let (sums, mut shares) = (self.sums(item, &known), [R::ZERO; SLICE]);
+            for ((row, sum), to) in rows.clone().zip(sums).zip(&mut shares) {
                 let row_weight = self.row_weights[row];
                 let from_nowhere = self.teleport.get(row).copied().unwrap_or(R::ZERO);
                 let next = damping * R::from_f64(sum) + base + from_nowhere;
@@ -102,8 +104,9 @@ impl<'a, R: Real> HostRows<'a, R> {
                 if row_weight == R::ZERO {
                     all.dangling += next.to_f64();
                 }
-                give(item, row, share(next, row_weight));
+                *to = share(next, row_weight);
             }
+            give(item, rows.start, &shares[..rows.len()]);
         }
         all
     }

@@ -114,13 +114,15 @@ fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
     // writes what is known before the host has heard that all devices have ended this sweep.
     let known = unsafe { std::slice::from_raw_parts(known.as_ptr().cast::<R>(), known.len()) };
     let known = |place: usize| known.get(place).copied();
-    let give = |item: usize, row: usize, share: R| {
+    let give = |item: usize, row: usize, shares: &[R]| {
         // A device alone is asked by nobody.
-        let asking = askers.get(item).copied().unwrap_or(0) | 1 << here;
-        for (device, gives) in gives.iter().enumerate() {
-            if asking >> device & 1 != 0 {
-                R::Bits::store(&gives[first + row], share.to_bits());
+        let mut asking = askers.get(item).copied().unwrap_or(0) | 1 << here;
+        while asking != 0 {
+            let device = asking.trailing_zeros() as usize;
+            for (to, share) in gives[device][first + row..].iter().zip(shares) {
+                R::Bits::store(to, share.to_bits());
             }
+            asking &= asking - 1;
         }
     };
     let blocks: Vec<(Range<usize>, Mutex<Sums>)> =

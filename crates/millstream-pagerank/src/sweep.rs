@@ -104,8 +104,10 @@ fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
             // No other block takes this one.
             let mut guard = block.lock().unwrap_or_else(PoisonError::into_inner);
             let (items, gives, sums) = &mut *guard;
-            let mut gives = gives.iter_mut();
-            let give = |_, _, share| gives.next().into_iter().for_each(|to| *to = share);
+            let first = rows.rows_of(items).start;
+            let give = |_, row: usize, shares: &[R]| {
+                gives[row - first..][..shares.len()].copy_from_slice(shares);
+            };
             *sums = rows.sweep(items.clone(), known, give);
         }
         Ok(())
