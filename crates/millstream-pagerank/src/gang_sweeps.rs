@@ -2,6 +2,7 @@
 //! what its vertices give into the memory of the devices that ask. The kernels' side is
 //! `sweeps.cuh`.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use millstream_device::{
@@ -57,8 +58,8 @@ unsafe impl Zeroable for GangSettings {}
 // SAFETY: plain numbers without padding.
 unsafe impl Pod for GangSettings {}
 
-/// What changes in a run: shares of all vertices on each device, as they are after even numbers of
-/// sweeps and after odd ones; and what comes to its own vertices from nowhere, if not the same to all.
+/// What changes in a run: the shares that each device has, as they are after even numbers of sweeps and
+/// after odd ones. And what comes to its own vertices from nowhere, if not the same to all.
 pub(crate) struct Memory<R: Real> {
     even: Vec<SharedBuffer<R::Bits>>,
     odd: Vec<SharedBuffer<R::Bits>>,
@@ -101,13 +102,19 @@ impl<R: Real> Memory<R> {
         let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![] };
         let mut events = Vec::new();
         for (place, device) in pull.context.devices().iter().enumerate() {
-            let shares = &*pull.parts[place].even;
-            let stream = device.stream()?;
+            let (part, stream) = (&pull.parts[place], device.stream()?);
+            let shares = match part.even.is_empty() {
+                true => {
+                    let even = pull.even_shares(&part.places).into_iter().map(R::to_bits);
+                    Arc::new(stream.uploaded(even.collect::<Vec<_>>())?)
+                }
+                false => Arc::clone(&part.even),
+            };
             let own = chances.get(pull.own(place)).unwrap_or_default();
             let own: Vec<R> = own.iter().map(|&chance| R::from_f64(chance)).collect();
             memory.teleport.push(stream.uploaded(own)?);
             let even = device.shared_to_overwrite(shares.len())?;
-            stream.copy_to_shared(shares, &even, 0..shares.len())?;
+            stream.copy_to_shared(&*shares, &even, 0..shares.len())?;
             memory.even.push(even);
             memory.odd.push(device.shared(shares.len())?);
             events.push(stream.record()?);
@@ -166,7 +173,9 @@ pub(crate) async fn ranks<R: Real>(
     shares: &[SharedBuffer<R::Bits>],
 ) -> Result<Vec<f64>> {
     let download = |(place, device): (usize, &Device)| {
-        device.stream()?.download_shared(&shares[place], pull.own(place))
+        let own = pull.partition.range(place);
+        let first = pull.parts[place].places.of_own(own.clone()) as usize;
+        device.stream()?.download_shared(&shares[place], first..first + own.len())
     };
     let arriving = pull.context.devices().iter().enumerate().map(download);
     let arriving = arriving.collect::<Result<Vec<_>, _>>()?;

@@ -5,9 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_device::{
-    CudaSource, DeviceBuffer, Grid, Kernel, KernelResult, Read, Result, Stream, Trusted, Write,
-};
+use millstream_device::{CudaSource, Grid, Kernel, KernelResult, Read, Trusted, Write};
 use millstream_graph::Partition;
 use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
@@ -20,8 +18,8 @@ use crate::sliced_rows::NO_SOURCE;
 pub(crate) enum Halo {
     /// All that are the device's, so many: they go as they lie.
     All(usize),
-    /// These, by their rows, packed in this order.
-    Some(Arc<DeviceBuffer<u32>>),
+    /// The rows in these places among all that the device tells others of, in this order.
+    Some(Range<usize>),
 }
 
 impl Halo {
@@ -33,23 +31,14 @@ impl Halo {
         }
     }
 
-    /// Bytes on the device.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Halo::All(_) => 0,
-            Halo::Some(rows) => rows.len() * size_of::<u32>(),
+    /// Of the vertices `own`, by new id, those that are `asked` for, whose rows come behind `rows`.
+    pub(crate) fn new(own: &Range<u32>, asked: &[u32], rows: &mut Vec<u32>) -> Halo {
+        if asked.len() == own.len() {
+            return Halo::All(own.len());
         }
-    }
-
-    /// Of the vertices `own`, by new id, those that are `asked` for.
-    pub(crate) fn uploaded(stream: &Stream, own: Range<usize>, asked: &[u32]) -> Result<Halo> {
-        Ok(match asked.len() < own.len() {
-            false => Halo::All(own.len()),
-            true => {
-                let rows = asked.iter().map(|&vertex| vertex - own.start as u32);
-                Halo::Some(Arc::new(stream.uploaded(rows.collect::<Vec<_>>())?))
-            }
-        })
+        let first = rows.len();
+        rows.extend(asked.iter().map(|&vertex| vertex - own.start));
+        Halo::Some(first..rows.len())
     }
 }
 

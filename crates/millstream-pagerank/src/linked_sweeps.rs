@@ -179,7 +179,8 @@ impl<R: Real> Worker<'_, R> {
                     self.stream.copy(gives.part(0..*own)?, message.part_mut()?)?;
                 }
                 Halo::Some(rows) => {
-                    let arguments = (&**rows, &*gives, &mut message);
+                    let rows = part.told_rows.part(rows.clone())?;
+                    let arguments = (rows, &*gives, &mut message);
                     self.pack.launch(&self.stream, halo.len(), arguments)?;
                 }
             }
@@ -214,7 +215,6 @@ impl<R: Real> Worker<'_, R> {
 
 #[cfg(test)]
 mod tests {
-    use millstream_device::TransferWay;
     use millstream_flow::{Context, Devices};
     use millstream_graph::generate::{self, GenerateOptions};
     use millstream_graph::{CsrGraph, partition};
@@ -223,9 +223,7 @@ mod tests {
 
     /// Ranks, the bytes that went over links in each sweep, and those that devices had at most.
     fn swept(graph: &CsrGraph, devices: usize) -> (Vec<f64>, u64, u64) {
-        // Else they would write into each other's memory.
-        let context = Context::builder().devices(Devices::host(devices));
-        let context = context.transfer(TransferWay::Copy).build().unwrap();
+        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
         let parts = partition::edge_balanced_blocks(graph, devices);
         let transposed = graph.transposed().unwrap();
         let options = PageRankOptions::default();

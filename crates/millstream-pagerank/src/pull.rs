@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_device::{CudaSource, DeviceBuffer, Stream};
-use millstream_flow::{Context, LinkStatistics};
+use millstream_flow::{Context, Gang, LinkStatistics};
 use millstream_graph::{CsrGraph, Partition};
 use millstream_traversal::internals::can_meet;
 use millstream_traversal::{Layout, LayoutKind};
@@ -42,15 +42,17 @@ pub(crate) struct PullPart<R: Real> {
     pub(crate) sources: Arc<DeviceBuffer<u32>>,
     pub(crate) weights: Arc<DeviceBuffer<R>>,
     pub(crate) row_weights: Arc<DeviceBuffer<R>>,
-    /// What all vertices give when ranks are even; empty unless the devices sweep together.
+    /// What all vertices give when ranks are even; empty unless the devices form a gang.
     pub(crate) even: Arc<DeviceBuffer<R::Bits>>,
-    /// See [`Askers::of_items`]; empty unless several devices sweep together.
+    /// See [`Askers::of_items`]; empty unless several devices form a gang.
     pub(crate) askers: Arc<DeviceBuffer<u32>>,
     /// Shares that each device is told after a sweep.
     pub(crate) told: Vec<u64>,
-    /// What goes over the link to each device; empty if the devices sweep together.
+    /// What each device is told; empty if the devices form a gang.
     pub(crate) tells: Vec<Halo>,
-    /// Where the device has which shares: if they sweep together, those of all vertices.
+    /// The rows that are named there.
+    pub(crate) told_rows: Arc<DeviceBuffer<u32>>,
+    /// Where the device has which shares: in a gang, those of all vertices.
     pub(crate) places: Places,
     block_rows: u32,
     long_rows: u32,
@@ -70,10 +72,10 @@ impl<R: Real> PullGraph<R> {
         let start = Instant::now();
         let partition = sorted(partition, transposed);
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
-        let are_together = can_meet(context);
+        let is_gang = sweep_together(context);
         let rows = |place| SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
         let rows: Vec<_> = (0..context.devices().len()).map(rows).collect();
-        let host = HostGraph::new(&partition, &row_weights, &rows, are_together);
+        let host = HostGraph::new(&partition, &row_weights, &rows, is_gang);
         let (mut parts, mut events) = (Vec::new(), Vec::new());
         for ((place, device), rows) in context.devices().iter().enumerate().zip(rows) {
             let stream = device.stream()?;
@@ -83,7 +85,7 @@ impl<R: Real> PullGraph<R> {
         for event in events {
             event.completed().await?;
         }
-        if !are_together {
+        if !is_gang {
             upload_halos(context, &partition, &mut parts).await?;
         }
         let dangling = row_weights.iter().filter(|&&weight| weight == 0.0).count();
@@ -95,22 +97,21 @@ impl<R: Real> PullGraph<R> {
     /// What its rows have cost.
     pub(crate) fn layout(&self) -> Layout {
         let bytes = |part: &PullPart<R>| {
-            let words = part.sources.len() + part.askers.len();
+            let words = part.sources.len() + part.askers.len() + part.told_rows.len();
             let weights = part.weights.len() * size_of::<R>();
-            let halos: usize = part.tells.iter().map(Halo::bytes).sum();
-            part.offsets.len() * size_of::<u64>() + words * size_of::<u32>() + weights + halos
+            part.offsets.len() * size_of::<u64>() + words * size_of::<u32>() + weights
         };
         let bytes = self.parts.iter().map(bytes).sum::<usize>() as u64;
         Layout { kind: LayoutKind::SlicedRows, bytes, time: self.time }
     }
 
-    /// Sweeps until the change is small enough: together, if each device may write into the others'
-    /// memory.
+    /// Sweeps until the change is small enough.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
-        match can_meet(&self.context) {
+        match sweep_together(&self.context) {
             _ if options.max_iterations == 0 => Ok(self.unswept()),
-            true if self.context.all_gpus() => gang_sweeps::run(self, options).await,
-            true => host_sweeps::run(self, options).await,
+            true => gang_sweeps::run(self, options).await,
+            // Host devices: the GPUs that can have just been.
+            false if can_meet(&self.context) => host_sweeps::run(self, options).await,
             false => linked_sweeps::run(self, options).await,
         }
     }
@@ -190,10 +191,10 @@ impl<R: Real> PullGraph<R> {
 struct HostGraph<'a, R: Real> {
     partition: &'a Partition,
     row_weights: &'a [f64],
-    are_together: bool,
-    /// What all vertices give when ranks are even; empty unless the devices sweep together.
+    is_gang: bool,
+    /// What all vertices give when ranks are even; empty unless the devices form a gang.
     even: Arc<[R::Bits]>,
-    /// Unless there is nobody to be told, or it goes over links.
+    /// Unless there is nobody to be told, by a gang.
     askers: Option<Askers>,
 }
 
@@ -202,16 +203,16 @@ impl<'a, R: Real> HostGraph<'a, R> {
         partition: &'a Partition,
         row_weights: &'a [f64],
         rows: &[SlicedRows<R>],
-        are_together: bool,
+        is_gang: bool,
     ) -> HostGraph<'a, R> {
-        let even: Arc<[R::Bits]> = if are_together {
+        let even: Arc<[R::Bits]> = if is_gang {
             even_shares(row_weights).map(R::to_bits).collect()
         } else {
             Arc::default()
         };
-        let is_exchanged = rows.len() > 1 && are_together;
+        let is_exchanged = rows.len() > 1 && is_gang;
         let askers = is_exchanged.then(|| Askers::new(rows, partition));
-        HostGraph { partition, row_weights, are_together, even, askers }
+        HostGraph { partition, row_weights, is_gang, even, askers }
     }
 
     /// A part, when the stream has come so far; it tells nobody anything over links.
@@ -223,7 +224,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
         let of_items = |askers: &Askers| askers.of_items(&rows, partition, place);
         let askers = self.askers.as_ref().map(of_items).unwrap_or_default();
         let told = told(&askers, &rows, own.len(), partition.parts());
-        let places = if self.are_together {
+        let places = if self.is_gang {
             Places::of_all(partition)
         } else {
             Places::new(&rows.sources, partition, place)
@@ -238,6 +239,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
             askers: uploaded(stream, askers)?,
             told,
             tells: Vec::new(),
+            told_rows: uploaded(stream, Vec::new())?,
             places,
             block_rows: rows.block_rows,
             long_rows: rows.long_rows,
@@ -257,7 +259,8 @@ fn told<R>(askers: &[u32], rows: &SlicedRows<R>, own: usize, devices: usize) -> 
     (0..devices).map(told).collect()
 }
 
-/// What goes over links: of each device's vertices what the rows of each other one ask for.
+/// What devices tell each other, unless they form a gang: of each one's vertices what the rows of each
+/// other one ask for.
 async fn upload_halos<R: Real>(
     context: &Context,
     partition: &Partition,
@@ -265,18 +268,19 @@ async fn upload_halos<R: Real>(
 ) -> Result<()> {
     let others: Vec<_> = parts.iter().map(|part| part.places.clone()).collect();
     for (place, (device, part)) in context.devices().iter().zip(parts).enumerate() {
-        let stream = device.stream()?;
-        let own = partition.range(place);
-        let own = own.start as usize..own.end as usize;
-        let tells = others.iter().map(|other| {
-            let asked = other.asked_of(place);
-            Halo::uploaded(&stream, own.clone(), asked)
-        });
-        part.tells = tells.collect::<Result<_, _>>()?;
+        let (stream, own, mut rows) = (device.stream()?, partition.range(place), Vec::new());
+        let tells = others.iter().map(|other| Halo::new(&own, other.asked_of(place), &mut rows));
+        part.tells = tells.collect();
+        part.told_rows = uploaded(&stream, rows)?;
         part.told = part.tells.iter().map(|halo| halo.len() as u64).collect();
         stream.completed()?.await?;
     }
     Ok(())
+}
+
+/// Whether the sweeps of a context's devices are those of a gang, which pushes.
+fn sweep_together(context: &Context) -> bool {
+    Gang::can_meet(context) && context.kernels_push()
 }
 
 fn even_shares<R: Real>(row_weights: &[f64]) -> impl Iterator<Item = R> {
