@@ -17,11 +17,11 @@ use crate::host_rows::{HostRows, Sums};
 use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
 use crate::real::Real;
-use crate::sweep::{REPORT, Settings};
+use crate::sweep::{REPORT, Settings, is_over};
 use crate::{PageRankOptions, Result};
 
-/// As for a single sweep; then the rows that are told, whom, and which device tells; the shares that the device has, and those
-/// that all devices have from now on; sums on the host; settings.
+/// As for a single sweep; then the rows that are told, whom, and which device tells; the shares that the
+/// device has, and those that all devices have from now on; sums on the host; settings.
 type Signature<R> = (
     (Read<u64>, Read<u32>, Read<R>),
     (Read<R>, Read<R>),
@@ -36,8 +36,8 @@ const MOST_DEVICES: usize = SharedSet::<u32>::MOST;
 
 /// What is told to each device after a sweep: where the first share goes there, how many there are, and
 /// where their rows are named; nowhere ([`ALL`]) if it is all rows.
-type Tells = [[u32; 3]; MOST_DEVICES];
-const ALL: u32 = u32::MAX;
+type Tells = [[u64; 3]; MOST_DEVICES];
+const ALL: u64 = u64::MAX;
 
 fn tells<R: Real>(pull: &PullGraph<R>, here: usize) -> Tells {
     let mut tells = [[0; 3]; MOST_DEVICES];
@@ -45,9 +45,9 @@ fn tells<R: Real>(pull: &PullGraph<R>, here: usize) -> Tells {
         let there = pull.parts[place].places.of(here);
         let rows = match halo {
             Halo::All(_) => ALL,
-            Halo::Some(rows) => rows.start as u32,
+            Halo::Some(rows) => rows.start as u64,
         };
-        tells[place] = [there.start as u32, there.len() as u32, rows];
+        tells[place] = [there.start as u64, there.len() as u64, rows];
     }
     tells
 }
@@ -77,9 +77,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
         let change = sum(0)?;
         dangling = sum(1)?;
         iterations += 1;
-        // Ranks beyond their type do not come back, however many sweeps follow.
-        let is_last = iterations == options.max_iterations || !change.is_finite();
-        if is_last || change <= options.tolerance {
+        if is_over(options, iterations, change) {
             break change;
         }
     };

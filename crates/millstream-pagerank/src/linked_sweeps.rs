@@ -13,7 +13,7 @@ use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
 use crate::real::Real;
 use crate::share::teleport;
-use crate::sweep::{REPORT, Signature, TOTALS, kernel, rank};
+use crate::sweep::{REPORT, Signature, TOTALS, is_over, kernel, rank};
 use crate::{PageRankOptions, Result};
 
 /// Sweeps until the change is small enough; one at least.
@@ -31,9 +31,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
             let change: f64 = sums.iter().map(|(change, _)| change).sum();
             dangling = sums.iter().map(|(_, dangling)| dangling).sum();
             iterations += 1;
-            // Ranks beyond their type do not come back, however many sweeps follow.
-            let is_last = iterations == options.max_iterations || !change.is_finite();
-            if is_last || change <= options.tolerance {
+            if is_over(options, iterations, change) {
                 break change;
             }
         };

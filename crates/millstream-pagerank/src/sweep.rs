@@ -8,6 +8,7 @@ use millstream_device::{
     CudaSource, Grid, Kernel, KernelResult, Pod, Read, Shared, Trusted, Value, Write, Zeroable,
 };
 
+use crate::PageRankOptions;
 use crate::host_rows::{HostRows, Sums};
 use crate::real::Real;
 
@@ -76,6 +77,12 @@ pub(crate) fn share<R: Real>(rank: R, row_weight: R) -> R {
 /// The rank again.
 pub(crate) fn rank<R: Real>(share: R, row_weight: R) -> R {
     if row_weight == R::ZERO { share } else { share * row_weight }
+}
+
+/// Whether sweeps that the host starts end after so many, of which the last has changed ranks so much.
+pub(crate) fn is_over(options: &PageRankOptions, sweeps: u32, change: f64) -> bool {
+    // Ranks beyond their type do not come back, however many sweeps follow.
+    sweeps == options.max_iterations || !change.is_finite() || change <= options.tolerance
 }
 
 /// What the twin sees of a [`Signature`].
