@@ -484,7 +484,7 @@ impl Bfs {
     }
 }
 
-/// More changes nothing, and would not be counted with in 64 bits.
+/// More makes a difference for more than 2^25 vertices only, and could not be counted with in 64 bits.
 const MOST_ALPHA: u32 = 1 << 25;
 
 /// The automatic step of the priority threshold.

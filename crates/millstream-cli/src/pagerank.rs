@@ -9,6 +9,7 @@ use millstream::graph::{CsrGraph, validate};
 use millstream::pagerank::{
     Algorithm, Error as RankError, PageRank, PageRankOptions, PageRankResult, Precision,
 };
+use millstream::traversal::internals::can_meet;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -173,7 +174,7 @@ fn outside(error: RankError, input: &Input, graph: &CsrGraph) -> Error {
     }
 }
 
-/// Sweeps send packets, too, over the links of devices that do not reach each other.
+/// Sweeps send packets, too, over the links of devices that do not write into each other's memory.
 fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     if arguments.worklist.no_halo_filter {
         let reason = "--no-halo-filter has no meaning here: every residual is sent";
@@ -186,7 +187,7 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     }
 }
 
-/// Sweeps of a gang write into the memory of the others.
+/// Without packets, options of theirs do nothing: an error for GPUs, for which it has always been one.
 fn check_packets(
     arguments: &Arguments,
     algorithm: Algorithm,
@@ -197,6 +198,11 @@ fn check_packets(
         Some(option) if algorithm == Algorithm::Pull && is_gang => {
             let reason = "NVLink connects all GPUs, and sweeps send no packets";
             Err(Error::Usage(format!("{option} has no meaning here: {reason}")))
+        }
+        Some(option) if algorithm == Algorithm::Pull && can_meet(context) => {
+            let reason = "host devices write into each other's memory, and sweeps send no packets";
+            remark(format!("{option} does nothing here: {reason}, unless --transfer is copy"));
+            Ok(())
         }
         _ => Ok(()),
     }

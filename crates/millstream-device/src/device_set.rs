@@ -346,8 +346,8 @@ impl DeviceSet {
         self.shared.gpus.quiesce()
     }
 
-    /// Gives the driver back the memory of these GPUs, and pinned memory of the host, that no buffer of the
-    /// process uses: for libraries and other processes. Millstream keeps what was dropped for the next
+    /// Gives the driver back the memory of these GPUs that no buffer of the process uses, and pinned memory
+    /// of the host that none of this set uses: for libraries and other processes. Millstream keeps what was dropped for the next
     /// buffer, and by itself gives it back only when there is none left for one of its own. It may wait
     /// until kernels are over.
     ///

@@ -23,6 +23,8 @@ impl WaitReports {
         // They come and go: a look for those that are gone is made when it is cheap.
         if all.len() == all.capacity() {
             all.retain(|known| known.strong_count() > 0);
+            let live = all.len();
+            all.reserve(live);
         }
         all.push(of);
     }

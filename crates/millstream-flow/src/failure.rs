@@ -53,6 +53,8 @@ impl Failure {
         // Short-lived ports come and go: look for dead ones when it is cheap.
         if ports.len() == ports.capacity() {
             ports.retain(|port| port.strong_count() > 0);
+            let live = ports.len();
+            ports.reserve(live);
         }
         ports.push(port);
     }

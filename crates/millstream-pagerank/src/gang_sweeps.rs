@@ -213,7 +213,7 @@ pub(crate) fn cuda_source(is_plain: bool, is_double: bool) -> CudaSource {
     CudaSource::new("sweeps.cuh", entry, text).structs(&structs).threads(threads).resident()
 }
 
-/// The kernel. Its twin sweeps once: see `host_sweeps.rs`.
+/// The kernel. It has no twin: host devices sweep by `host_sweeps.rs`.
 fn kernel<R: Real>(is_plain: bool) -> &'static Kernel<Signature<R>> {
     match is_plain {
         true => gang_kernel("sweeps", trusted::<R, true>),

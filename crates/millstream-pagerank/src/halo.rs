@@ -1,4 +1,4 @@
-//! What goes over a link after each sweep: what the other device's rows ask for \[G §4.5\],
+//! What a device is told after each sweep, unless by a gang: what its rows ask for \[G §4.5\],
 //! or all that a device has where they ask for all of it; and where it lies there. Twin of `halo.cuh`.
 
 use std::ops::Range;

@@ -197,7 +197,7 @@ enum Uploaded {
 
 /// Keys that a thread looks through at least.
 const PIECE: usize = 1 << 16;
-/// More changes nothing, and would not be counted with in 64 bits.
+/// More makes a difference for more than 2^27 arcs only, and could not be counted with in 64 bits.
 const MOST_FACTOR: u32 = 1 << 27;
 
 #[derive(Clone, Copy, Debug)]

@@ -156,10 +156,17 @@ fn an_option_of_the_worklist_asks_for_it() {
         let expected = format!("{} has no meaning with --algorithm pull", option[0]);
         assert!(said.contains(&expected), "{said}");
     }
-    // Sweeps have packets, too, where devices do not reach each other.
-    for options in [&[][..], &["--routing", "auto"], &["--packet-bytes", "4096", "--buffers", "1"]]
-    {
+    for options in [&[][..], &["--routing", "auto"]] {
         assert!(!pushes(options), "{options:?}");
+    }
+    // Sweeps have packets, too, where devices do not write into each other's memory.
+    let packets = &["--packet-bytes", "4096", "--buffers", "1"][..];
+    for (transfer, does_nothing) in [("push", true), ("copy", false)] {
+        let pagerank = ["pagerank", &karate, "--transfer", transfer, "--json"];
+        let Answer { stdout, stderr: said, .. } = run(&[&pagerank[..], packets].concat());
+        assert_eq!(said.contains("--packet-bytes does nothing here"), does_nothing, "{said}");
+        let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!(answer["method"], "pull");
     }
 }
 

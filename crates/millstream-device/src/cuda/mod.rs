@@ -323,8 +323,7 @@ impl Runtime {
         while_nobody_launches(|| {
             self.gpus.iter().try_for_each(|gpu| {
                 gpu.context.bind()?;
-                gpu.context.give_back_unused();
-                Ok(())
+                gpu.context.give_back_unused()
             })
         })
     }

@@ -73,7 +73,8 @@ impl GpuContext {
         let signature = |reason: String| Error::Signature { kernel: kernel.to_string(), reason };
         let entry = CString::new(source.entry()).map_err(|error| signature(error.to_string()))?;
         // SAFETY: the module is loaded until its context goes.
-        match unsafe { sys::cuModuleGetFunction(&mut function, module, entry.as_ptr()) } {
+        let get = || unsafe { sys::cuModuleGetFunction(&mut function, module, entry.as_ptr()) };
+        match self.with_memory(get)? {
             CUresult::CUDA_ERROR_NOT_FOUND => {
                 let (file, entry) = (source.file(), source.entry());
                 return Err(signature(format!("{file} has no kernel extern \"C\" {entry}")));
@@ -127,14 +128,8 @@ impl GpuContext {
         }
         let mut module = std::ptr::null_mut();
         // SAFETY: the context is current; the code is whole.
-        let mut load = || unsafe { sys::cuModuleLoadData(&mut module, code.as_ptr().cast()) };
-        let answer = match load() {
-            CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                self.give_back_unused();
-                load()
-            }
-            answer => answer,
-        };
+        let load = || unsafe { sys::cuModuleLoadData(&mut module, code.as_ptr().cast()) };
+        let answer = self.with_memory(load)?;
         self.check(answer, "cuModuleLoadData")?;
         loaded.insert(Arc::from(source.text()), Module(module));
         Ok(module)

@@ -273,10 +273,11 @@ fn folders() -> Vec<PathBuf> {
     named.into_iter().chain(toolkits).chain([PathBuf::from("/usr/local/cuda/lib64")]).collect()
 }
 
-/// Names of compilers whose code such a driver may load.
+/// Names of compilers whose code such a driver loads.
 fn usable(driver: Option<i32>) -> &'static [&'static str] {
     match driver {
-        Some(version) if version < 13_000 => &LIBRARIES[1..],
+        // What is without a version may be any.
+        Some(version) if version < 13_000 => &LIBRARIES[1..2],
         _ => &LIBRARIES,
     }
 }
@@ -317,9 +318,12 @@ mod tests {
         assert_eq!(builtins_beside(&older), [] as [PathBuf; 0]);
         let builtins = add("libnvrtc-builtins.so.12.9");
         let newer = add("libnvrtc.so.13");
+        add("libnvrtc.so");
         assert_eq!([None, Some(13_000)].map(find), [Some(newer.clone()), Some(newer.clone())]);
-        assert_eq!(find(Some(12_090)), Some(older), "an older driver");
+        assert_eq!(find(Some(12_090)), Some(older.clone()), "an older driver");
         assert_eq!(builtins_beside(&newer), [builtins]);
+        std::fs::remove_file(older).unwrap();
+        assert_eq!(find(Some(12_090)), None, "another folder may have one");
     }
 
     /// A library of these functions, which do nothing but answer 0, and of a version.

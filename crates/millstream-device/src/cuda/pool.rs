@@ -22,8 +22,8 @@ use crate::Result;
 use crate::block::Contents;
 use crate::launching::while_nobody_launches;
 
-/// Of all contexts of the process.
-static GPU_POOLS: Mutex<Vec<Weak<GpuPool>>> = Mutex::new(Vec::new());
+/// Of all contexts of the process, with the numbers of their GPUs.
+static GPU_POOLS: Mutex<Vec<(usize, Weak<GpuPool>)>> = Mutex::new(Vec::new());
 
 /// Larger ones are zeroed alone, when somebody wants them.
 const ZEROED_TOGETHER: usize = 64 << 20;
@@ -85,8 +85,8 @@ impl GpuPool {
         let (context, exact, dropped) = (Arc::clone(context), is_exact(), Mutex::default());
         let pool = Arc::new(GpuPool { context, exact, dropped, state });
         let mut all = GPU_POOLS.lock();
-        all.retain(|known| known.strong_count() > 0);
-        all.push(Arc::downgrade(&pool));
+        all.retain(|(_, known)| known.strong_count() > 0);
+        all.push((pool.context.ordinal, Arc::downgrade(&pool)));
         Ok(pool)
     }
 
@@ -113,7 +113,7 @@ impl GpuPool {
         let address = match self.take(bytes, contents)? {
             Some(address) => Some(address),
             None => {
-                self.context.give_back_unused();
+                self.context.give_back_unused()?;
                 self.take(bytes, contents)?
             }
         };
@@ -203,12 +203,28 @@ impl GpuPool {
 
 impl GpuContext {
     /// Gives memory of this GPU that nobody uses back to the driver, of all contexts of the process:
-    /// they share one of the driver's. It is the calling thread's, and nobody launches.
-    pub(super) fn give_back_unused(&self) {
-        // Taken out of the list first: the last reference to a pool may go here.
-        let pools: Vec<_> = GPU_POOLS.lock().iter().filter_map(Weak::upgrade).collect();
-        let of_this_gpu = pools.iter().filter(|pool| pool.context.ordinal == self.ordinal);
-        of_this_gpu.for_each(|pool| pool.give_back_unused());
+    /// they share one of the driver's. It is the calling thread's before and after, and nobody launches.
+    pub(super) fn give_back_unused(&self) -> Result<()> {
+        let all = GPU_POOLS.lock();
+        let of_this_gpu = all.iter().filter(|(ordinal, _)| *ordinal == self.ordinal);
+        let pools: Vec<_> = of_this_gpu.filter_map(|(_, pool)| pool.upgrade()).collect();
+        drop(all);
+        pools.iter().for_each(|pool| pool.give_back_unused());
+        // The last reference to a pool may go here, and with it a context.
+        drop(pools);
+        self.bind()
+    }
+
+    /// The answer of a call that takes memory of this GPU: asked again, if there was none, when what
+    /// nobody uses has been given back. As [`GpuContext::give_back_unused`] otherwise.
+    pub(super) fn with_memory(&self, mut call: impl FnMut() -> CUresult) -> Result<CUresult> {
+        match call() {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                self.give_back_unused()?;
+                Ok(call())
+            }
+            answer => Ok(answer),
+        }
     }
 }
 

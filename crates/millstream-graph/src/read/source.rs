@@ -107,7 +107,7 @@ fn broken(compression: Compression, bytes: usize, error: io::Error) -> io::Error
         Compression::Gzip => "gzip",
         Compression::Zstandard => "Zstandard",
     };
-    // The library's text of what is no fault of the file.
+    // The library's text, which a test watches, of what is no fault of the file.
     let reason = match error.to_string().contains("too much memory") {
         true => format!("{error}: compress it with zstd --long={LARGEST_WINDOW} at most"),
         false => format!("broken {name} compression, after {bytes} decompressed bytes: {error}"),
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_of_any_length_are_read() {
+    fn windows_up_to_the_largest_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.el.zst");
         let text = "0 1\n".repeat(1000);
