@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::flow::{Context, Gang};
+use millstream::flow::Context;
 use millstream::graph::reference::PageRankError;
 use millstream::graph::{CsrGraph, validate};
 use millstream::pagerank::{
     Algorithm, Error as RankError, PageRank, PageRankOptions, PageRankResult, Precision,
+    pull_sends_packets,
 };
-use millstream::traversal::internals::can_meet;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -187,25 +187,23 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     }
 }
 
-/// Without packets, options of theirs do nothing: an error for GPUs, for which it has always been one.
+/// Without packets, options of theirs do nothing.
 fn check_packets(
     arguments: &Arguments,
     algorithm: Algorithm,
     context: &Context,
 ) -> Result<(), Error> {
-    let is_gang = Gang::can_meet(context) && context.kernels_push();
-    match arguments.worklist.given() {
-        Some(option) if algorithm == Algorithm::Pull && is_gang => {
-            let reason = "NVLink connects all GPUs, and sweeps send no packets";
-            Err(Error::Usage(format!("{option} has no meaning here: {reason}")))
-        }
-        Some(option) if algorithm == Algorithm::Pull && can_meet(context) => {
-            let reason = "host devices write into each other's memory, and sweeps send no packets";
-            remark(format!("{option} does nothing here: {reason}, unless --transfer is copy"));
-            Ok(())
-        }
-        _ => Ok(()),
+    let Some(option) = arguments.worklist.given() else { return Ok(()) };
+    if algorithm != Algorithm::Pull || pull_sends_packets(context) {
+        return Ok(());
     }
+    if context.all_gpus() {
+        let reason = "NVLink connects all GPUs, and sweeps send no packets";
+        return Err(Error::Usage(format!("{option} has no meaning here: {reason}")));
+    }
+    let reason = "host devices write into each other's memory, and sweeps send no packets";
+    remark(format!("{option} does nothing here: {reason}, unless --transfer is copy"));
+    Ok(())
 }
 
 /// All but the personalization, which names vertices of the graph.

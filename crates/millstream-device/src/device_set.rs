@@ -305,6 +305,28 @@ impl DeviceSet {
 
     /// Has a simulation that stands still ([`Error::Deadlock`](crate::Error::Deadlock)) ask what waits
     /// here, as long as it is there. On threads nobody asks.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Weak};
+    ///
+    /// use millstream_device::{DeviceSet, Waits};
+    ///
+    /// struct Kitchen;
+    ///
+    /// impl Waits for Kitchen {
+    ///     fn waits(&self) -> Vec<String> {
+    ///         vec!["the cook waits for onions".to_string()]
+    ///     }
+    /// }
+    ///
+    /// let set = DeviceSet::builder().simulated(1).build()?;
+    /// let kitchen = Arc::new(Kitchen);
+    /// let of: Weak<Kitchen> = Arc::downgrade(&kitchen);
+    /// set.report_waits_of(of);
+    /// let error = set.block_on(std::future::pending::<()>()).unwrap_err().to_string();
+    /// assert!(error.contains("the cook waits for onions"), "{error}");
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
     pub fn report_waits_of(&self, of: Weak<dyn Waits>) {
         self.shared.runner.report_waits_of(of);
     }
@@ -349,7 +371,16 @@ impl DeviceSet {
     /// Gives the driver back the memory of these GPUs that no buffer of the process uses, and pinned memory
     /// of the host that none of this set uses: for libraries and other processes. Millstream keeps what was dropped for the next
     /// buffer, and by itself gives it back only when there is none left for one of its own. It may wait
-    /// until kernels are over.
+    /// until kernels are over. Host devices keep nothing.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
+    /// drop(set.devices()[0].buffer::<u32>(1000)?);
+    /// set.give_back_unused_memory()?;
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
     ///
     /// # Errors
     /// A GPU that has failed.

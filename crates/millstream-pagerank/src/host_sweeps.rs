@@ -170,21 +170,18 @@ const SHARES: usize = 1 << 14;
 
 #[cfg(test)]
 mod tests {
-    use millstream_flow::{Context, Devices};
+    use millstream_graph::CsrGraph;
     use millstream_graph::generate::{self, GenerateOptions};
-    use millstream_graph::{CsrGraph, partition};
 
     use super::*;
     use crate::linked_sweeps;
+    use crate::pull::on_host_devices;
 
     /// What both ways come to, and the memory that this one takes at most.
     fn swept(graph: &CsrGraph, devices: usize) -> (Ranks, Ranks, u64) {
-        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
-        let parts = partition::edge_balanced_blocks(graph, devices);
-        let transposed = graph.transposed().unwrap();
+        let (context, pull) = on_host_devices(graph, devices);
         let options = PageRankOptions::default();
         let ranks = context.block_on(async {
-            let pull = PullGraph::<f32>::new(&context, graph, &transposed, &parts, false).await?;
             let ranks = run(&pull, &options).await?;
             let most = context.devices().iter().map(|device| device.memory().peak).sum();
             Ok::<_, crate::Error>((ranks, linked_sweeps::run(&pull, &options).await?, most))

@@ -213,23 +213,16 @@ impl<R: Real> Worker<'_, R> {
 
 #[cfg(test)]
 mod tests {
-    use millstream_flow::{Context, Devices};
+    use millstream_graph::CsrGraph;
     use millstream_graph::generate::{self, GenerateOptions};
-    use millstream_graph::{CsrGraph, partition};
 
     use super::*;
+    use crate::pull::on_host_devices;
 
     /// Ranks, the bytes that went over links in each sweep, and those that devices had at most.
     fn swept(graph: &CsrGraph, devices: usize) -> (Vec<f64>, u64, u64) {
-        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
-        let parts = partition::edge_balanced_blocks(graph, devices);
-        let transposed = graph.transposed().unwrap();
-        let options = PageRankOptions::default();
-        let ranks = context.block_on(async {
-            let pull = PullGraph::<f32>::new(&context, graph, &transposed, &parts, false).await?;
-            run(&pull, &options).await
-        });
-        let ranks = ranks.unwrap().unwrap();
+        let (context, pull) = on_host_devices(graph, devices);
+        let ranks = context.block_on(run(&pull, &PageRankOptions::default())).unwrap().unwrap();
         let bytes: u64 = ranks.statistics.links.iter().map(|link| link.bytes).sum();
         let most = context.devices().iter().map(|device| device.memory().peak).sum();
         (ranks.ranks, bytes / u64::from(ranks.iterations), most)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_device::{CudaSource, DeviceBuffer, Stream};
-use millstream_flow::{Context, Gang, LinkStatistics};
+use millstream_flow::{Context, LinkStatistics};
 use millstream_graph::{CsrGraph, Partition};
 use millstream_traversal::internals::can_meet;
 use millstream_traversal::{Layout, LayoutKind};
@@ -72,7 +72,7 @@ impl<R: Real> PullGraph<R> {
         let start = Instant::now();
         let partition = sorted(partition, transposed);
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
-        let is_gang = sweep_together(context);
+        let is_gang = is_gang(context);
         let rows = |place| SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
         let rows: Vec<_> = (0..context.devices().len()).map(rows).collect();
         let host = HostGraph::new(&partition, &row_weights, &rows, is_gang);
@@ -107,12 +107,11 @@ impl<R: Real> PullGraph<R> {
 
     /// Sweeps until the change is small enough.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
-        match sweep_together(&self.context) {
+        match pull_sends_packets(&self.context) {
             _ if options.max_iterations == 0 => Ok(self.unswept()),
-            true => gang_sweeps::run(self, options).await,
-            // Host devices: the GPUs that can have just been.
-            false if can_meet(&self.context) => host_sweeps::run(self, options).await,
-            false => linked_sweeps::run(self, options).await,
+            true => linked_sweeps::run(self, options).await,
+            false if is_gang(&self.context) => gang_sweeps::run(self, options).await,
+            false => host_sweeps::run(self, options).await,
         }
     }
 
@@ -278,9 +277,27 @@ async fn upload_halos<R: Real>(
     Ok(())
 }
 
-/// Whether the sweeps of a context's devices are those of a gang, which pushes.
-fn sweep_together(context: &Context) -> bool {
-    Gang::can_meet(context) && context.kernels_push()
+/// Whether PageRank by pulling sends packets over links on the devices of a context. It does not where
+/// they write into each other's memory: up to eight GPUs with NVLink between all, or up to 16 host
+/// devices, unless another [way](millstream_flow::Context::transfer) than pushing is asked for.
+///
+/// ```
+/// use millstream_device::TransferWay;
+/// use millstream_flow::{Context, Devices};
+/// use millstream_pagerank::pull_sends_packets;
+///
+/// let builder = || Context::builder().devices(Devices::host(4));
+/// assert!(!pull_sends_packets(&builder().build()?));
+/// assert!(pull_sends_packets(&builder().transfer(TransferWay::Copy).build()?));
+/// # Ok::<(), millstream_flow::Error>(())
+/// ```
+pub fn pull_sends_packets(context: &Context) -> bool {
+    !can_meet(context)
+}
+
+/// Whether the sweeps of a context's devices are those of a gang.
+fn is_gang(context: &Context) -> bool {
+    context.all_gpus() && !pull_sends_packets(context)
 }
 
 fn even_shares<R: Real>(row_weights: &[f64]) -> impl Iterator<Item = R> {
@@ -300,4 +317,16 @@ fn uploaded<T: millstream_device::Pod + Send + Sync>(
 pub(crate) fn cuda_sources() -> [CudaSource; 3] {
     let gang = gang_sweeps::cuda_source(false, false);
     [sweep::cuda_source(false), gang, halo::cuda_source("pack_f32")]
+}
+
+/// A graph on so many host devices, in blocks.
+#[cfg(test)]
+pub(crate) fn on_host_devices(graph: &CsrGraph, devices: usize) -> (Context, PullGraph<f32>) {
+    let builder = Context::builder().devices(millstream_flow::Devices::host(devices));
+    let context = builder.build().unwrap();
+    let parts = millstream_graph::partition::edge_balanced_blocks(graph, devices);
+    let transposed = graph.transposed().unwrap();
+    let pull = PullGraph::new(&context, graph, &transposed, &parts, false);
+    let pull = context.block_on(pull).unwrap().unwrap();
+    (context, pull)
 }
