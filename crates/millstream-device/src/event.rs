@@ -404,6 +404,11 @@ impl Drop for Completion {
 }
 
 impl Completion {
+    /// As [`Event::status`].
+    pub fn status(&self) -> EventStatus {
+        self.event.status()
+    }
+
     /// As [`Event::on_complete`].
     pub fn on_complete(&self, callback: impl FnOnce(Result<()>) + Send + 'static) {
         self.event.on_complete(callback);

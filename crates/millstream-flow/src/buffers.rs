@@ -85,7 +85,8 @@ pub(crate) fn default_count<'a>(
     let count = |source: &Device| {
         let (table, from) = (table?, source.name());
         let copy = table.time_us(TransferWay::Copy, &from, &to, bytes)?;
-        Some(1 + (table.credit_latency_us(&from, &to)? / copy).ceil() as usize)
+        let others = (table.credit_latency_us(&from, &to)? / copy).ceil() as usize;
+        Some(others.saturating_add(1))
     };
     sources.into_iter().filter_map(count).max().map_or(DOUBLE, |count| count.clamp(DOUBLE, MOST))
 }

@@ -14,6 +14,9 @@ use crate::{Item, Result};
 /// Threads of the host that copy the program's memory to one destination at once.
 const FILLING: usize = 4;
 
+/// Buffers for the program's memory at most; each has two streams.
+const MOST_FOR_HOST_DATA: usize = 16;
+
 /// A buffer of the host, and lanes from it to the destination, one of them for small
 /// messages: a packet on its second way waits for its first one and for nothing else.
 #[derive(Debug)]
@@ -73,7 +76,7 @@ impl<T: Item> StagingPool<T> {
     /// # Errors
     /// No memory.
     pub(crate) fn prepare_for_host_data(&self, count: usize) -> Result<()> {
-        self.prepare(count)?;
+        self.prepare(count.min(MOST_FOR_HOST_DATA))?;
         let stream = || self.host.stream_of(StreamKind::Copy);
         let _ = self.filling.set([stream()?, stream()?, stream()?, stream()?]);
         Ok(())

@@ -23,7 +23,9 @@ use super::pass_settings::{PassSettings, jobs, swaps};
 use super::peer_words::PeerWords;
 use super::plan::Pattern;
 use super::programs;
-use super::rank_settings::{MOST_BLOCKS, MOST_RANKS, RANK_WORDS, RankSettings, THREADS};
+use super::rank_settings::{
+    MOST_BLOCKS, MOST_RANKS, MOST_SHARED_BLOCKS, RANK_WORDS, RankSettings, THREADS,
+};
 use super::ring_settings::{Ring, RingSettings};
 use crate::context::Context;
 use crate::{Error, Item, Result};
@@ -106,7 +108,11 @@ impl Peers {
         // Lines of two collectives, a number with each word. There is no memory for more than can
         // be counted.
         let words = capacity.saturating_mul(4 * ranks).saturating_add(RANK_WORDS);
-        let blocks = options.blocks.min(MOST_BLOCKS / most_sharers(context)).max(1);
+        let most = match most_sharers(context) {
+            1 => MOST_BLOCKS,
+            sharers => MOST_SHARED_BLOCKS / sharers,
+        };
+        let blocks = options.blocks.min(most).max(1);
         let channels = Channels::new(words, blocks);
         Ok(Peers {
             words: Arc::new(PeerWords::new(context, channels.end())?),

@@ -9,6 +9,10 @@ pub(super) const MOST_RANKS: usize = 8;
 /// `most_pass_blocks`.
 pub(super) const MOST_BLOCKS: usize = 128;
 
+/// The same of all devices that share a GPU. They wait for each other, so they all must fit at once: as
+/// many as any GPU that such programs run on has multiprocessors.
+pub(super) const MOST_SHARED_BLOCKS: usize = 64;
+
 /// Words of each rank's memory before lines: `rank_words` of the header.
 pub(super) const RANK_WORDS: usize = (2 + MOST_BLOCKS) * MOST_RANKS;
 

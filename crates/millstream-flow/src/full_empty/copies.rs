@@ -123,14 +123,20 @@ impl<T: Item> Copying<T> {
 
     /// Submits the copy, with the packets claimed: until it is over, unless it is refused.
     fn submit(&mut self) -> Result<Event> {
-        let submitted = self.submit_claimed();
-        if submitted.is_err() && !self.copy.is_submitted() {
+        if let Err(refused) = self.submit_items() {
             self.give_back();
+            return Err(refused);
         }
-        submitted
+        let Copying { stream, source, target, .. } = &*self;
+        let words = [source, target].map(Side::words);
+        let mut words = words.iter().filter(|words| !words.is_empty());
+        let told = words.try_for_each(|words| stream.signal(words));
+        let event = stream.record()?;
+        self.copy.submitted(event.completed(), source.of.segment.bell());
+        Ok(told.map(|()| event)?)
     }
 
-    fn submit_claimed(&self) -> Result<Event> {
+    fn submit_items(&self) -> Result<()> {
         let Copying { stream, source, target, .. } = self;
         let words = [source, target].map(Side::words);
         // Before anything is submitted: what is copied is told, or nothing is copied.
@@ -142,12 +148,7 @@ impl<T: Item> Copying<T> {
         let to = unsafe {
             target.of.segment.items.part_mut(target.of.segment.shape.range(target.packet))?
         };
-        stream.copy(from, to)?;
-        let mut words = words.iter().filter(|words| !words.is_empty());
-        let told = words.try_for_each(|words| stream.signal(words));
-        let told = told.and_then(|()| stream.record());
-        self.copy.submitted(told.as_ref().ok(), source.of.segment.bell());
-        Ok(told?)
+        Ok(stream.copy(from, to)?)
     }
 }
 
@@ -233,7 +234,7 @@ impl<T: Item> FullEmptySegment<T> {
             stream: stream.clone(),
             source: self.side(packet, guard, usage),
             target: destination.side(its_packet, its_guard, Use::Write),
-            copy: CopyUnderWay::new(stream),
+            copy: Arc::default(),
             claims: None,
         };
         let wanted = [self.trigger(packet, guard), destination.trigger(its_packet, its_guard)];

@@ -2,10 +2,9 @@
 //! the items.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use millstream_device::{Bell, Event, EventStatus, Stream};
+use millstream_device::{Bell, Completion, EventStatus};
 
 use super::claims::Use;
 use super::segment::SegmentCore;
@@ -31,56 +30,27 @@ pub(super) struct Told {
 }
 
 /// A copy, or a change of its word alone, from before it is submitted until it is over.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CopyUnderWay {
-    stream: Stream,
-    is_submitted: AtomicBool,
-    /// Recorded after it, at the latest when somebody wants the packet.
-    event: OnceLock<Event>,
+    /// Once it is submitted.
+    completion: OnceLock<Completion>,
 }
 
 impl CopyUnderWay {
-    pub(super) fn new(stream: &Stream) -> Arc<CopyUnderWay> {
-        let (stream, is_submitted) = (stream.clone(), AtomicBool::new(false));
-        Arc::new(CopyUnderWay { stream, is_submitted, event: OnceLock::new() })
-    }
-
-    /// It is submitted, and perhaps an event was recorded after it.
-    pub(super) fn submitted(&self, event: Option<&Event>, bell: &Arc<Bell>) {
-        if let Some(event) = event {
-            self.has_event(event, bell);
-        }
-        // Release: pairs with `ask`, so that an event recorded there comes after the copy.
-        self.is_submitted.store(true, Ordering::Release);
-    }
-
-    fn has_event(&self, event: &Event, bell: &Arc<Bell>) {
-        if self.event.set(event.clone()).is_ok() {
-            let bell = Arc::clone(bell);
-            // Who was refused looks again.
-            event.on_complete(move |_| bell.ring());
-        }
-    }
-
-    pub(super) fn is_submitted(&self) -> bool {
-        self.is_submitted.load(Ordering::Acquire)
+    /// It is submitted, and over with this, of which nothing else is part: behind what comes next on its
+    /// stream, that may wait for who wants the packet.
+    pub(super) fn submitted(&self, completion: Completion, bell: &Arc<Bell>) {
+        let bell = Arc::clone(bell);
+        // Kept first: who was refused and looks again finds it over.
+        let told = completion.clone();
+        let _ = self.completion.set(completion);
+        told.on_complete(move |_| bell.ring());
     }
 
     fn is_over(&self) -> bool {
         // A failed one, too: the group has ended, and whoever looks hears why. If a GPU has had a
         // fault, the copy may go on, and guarded items are refused.
-        self.event.get().is_some_and(|event| event.status() != EventStatus::Pending)
-    }
-
-    /// Records the event, if there is none yet: whether there is one now, and was not.
-    fn ask(&self, bell: &Arc<Bell>) -> bool {
-        if self.event.get().is_some() || !self.is_submitted() {
-            return false;
-        }
-        self.stream.record().is_ok_and(|event| {
-            self.has_event(&event, bell);
-            true
-        })
+        self.completion.get().is_some_and(|it| it.status() != EventStatus::Pending)
     }
 }
 
@@ -94,18 +64,11 @@ impl<T: Item> SegmentCore<T> {
         &self,
         packets: &Range<usize>,
         usage: Use,
-        holder: impl Fn() -> Holder,
+        holder: impl FnOnce() -> Holder,
         not_mind: impl Fn(&Holder) -> bool,
     ) -> Option<u64> {
-        loop {
-            let over = |packet, holder: &Holder, alone| self.is_over(packet, holder, alone);
-            match self.claims.claim(packets.clone(), usage, &holder, over, &not_mind) {
-                Ok(number) => return Some(number),
-                Err(others) if !others.iter().any(|other| self.ask(other)) => return None,
-                // It may be over already.
-                Err(_) => {}
-            }
-        }
+        let over = |packet, holder: &Holder, alone| self.is_over(packet, holder, alone);
+        self.claims.claim(packets.clone(), usage, holder, over, not_mind)
     }
 
     fn is_over(&self, packet: usize, holder: &Holder, was_alone: bool) -> bool {
@@ -118,10 +81,6 @@ impl<T: Item> SegmentCore<T> {
         };
         // A GPU may be done before the thread that has submitted the copy says so.
         copy.is_over() || was_alone && tells.is_some_and(has_told)
-    }
-
-    fn ask(&self, holder: &Holder) -> bool {
-        matches!(holder, Holder::Copy { copy, .. } if copy.ask(self.bell()))
     }
 
     /// Claims a packet for a copy, which leaves it full or empty if it changes its word. Of other
@@ -147,6 +106,11 @@ impl<T: Item> SegmentCore<T> {
         };
         let not_mind = |other: &Holder| !waits && matches!(other, Holder::Copy { .. });
         self.claim(&(packet..packet + 1), usage, holder, not_mind)
+    }
+
+    /// Whether host code may use packets so now, if it is to. The bell rings when it may be.
+    pub(super) fn is_free(&self, packets: &Range<usize>, usage: Option<Use>) -> bool {
+        usage.is_none_or(|usage| self.use_on_host(packets.clone(), usage).is_some())
     }
 
     /// Ends a claim early.

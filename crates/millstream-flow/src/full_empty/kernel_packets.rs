@@ -314,14 +314,19 @@ impl<T: Item> PacketsView<'_, T> {
         self.words.ring();
     }
 
-    /// Until the mirror shows what the word does, as in the header: it changes right after it.
+    /// Until the mirror shows what the word does, as in the header: it changes right after it, unless
+    /// the stream that changes both has failed between.
     fn catch_up(&self, packet: usize, full: bool) {
         let (Some(word), Some(mirror)) =
             (self.of(&self.words, packet), self.of(&self.mirror, packet))
         else {
             return;
         };
+        let since = Instant::now();
         while word.is_full() == full && mirror.is_full() != full {
+            if self.goes_on(packet, since).is_err() {
+                return;
+            }
             std::thread::yield_now();
         }
     }

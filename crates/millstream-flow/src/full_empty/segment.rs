@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use millstream_device::{Event, GuardedBuffer, InFlight, Part, SharedBuffer, Stream};
+use millstream_device::{Event, GuardedBuffer, InFlight, Part, Promise, SharedBuffer, Stream};
 
 use super::claims::{Claims, Use};
 use super::core::next_epoch;
@@ -14,7 +14,7 @@ use super::group::FullEmpty;
 use super::holders::{CopyUnderWay, Holder, HostUse};
 use super::kernel_uses::KernelUses;
 use super::shape::PacketShape;
-use super::trigger::{Condition, Pending, Wait, Waiter, Wanted};
+use super::trigger::{Condition, Pending, Then, Wait, Waiter, Wanted};
 use crate::{Error, Item, Result};
 
 /// `local_words` of the header.
@@ -54,6 +54,30 @@ pub(super) struct SegmentCore<T: Item> {
     pub(super) kernels: KernelUses,
 }
 
+/// Packets that are waited for.
+struct Reached<T: Item> {
+    promise: Promise,
+    wait: Wait<T>,
+    /// How who waits will use them, if nobody else has to be over by then that claims them.
+    then: Option<Use>,
+}
+
+impl<T: Item> Then<T> for Reached<T> {
+    fn is_free(&mut self, wanted: &[Wanted<T>]) -> Result<bool> {
+        Ok(wanted.iter().all(|wanted| wanted.segment.is_free(&wanted.packets, self.then)))
+    }
+
+    fn go(self, met: Result<()>) {
+        // Whoever hears of it may begin a new epoch.
+        drop(self.wait);
+        let reason = met.map_err(|error| millstream_device::Error::Unkept {
+            promise: self.promise.event().to_string(),
+            reason: error.to_string(),
+        });
+        self.promise.complete(reason);
+    }
+}
+
 /// Words to be written, and what.
 type Signal<'a> = Vec<(&'a SharedBuffer<u32>, usize, u32)>;
 
@@ -89,6 +113,15 @@ impl<T: Item> SegmentCore<T> {
         let near = near.into_iter().filter(|place| *place < self.local.len());
         let near = near.map(|place| (&self.local, place, 0));
         near.chain(self.full_words(packet, 0)).collect()
+    }
+
+    /// How host code uses packets that it has waited for, where it reaches them.
+    fn host_use(&self, condition: Condition) -> Option<Use> {
+        let usage = match condition {
+            Condition::Full => Use::Read,
+            Condition::Empty => Use::Write,
+        };
+        (self.seen.is_some() && self.mirror.is_empty()).then_some(usage)
     }
 
     /// What the host has not waited for.
@@ -235,7 +268,7 @@ impl<T: Item> FullEmptySegment<T> {
 
     async fn reached(&self, packets: Range<usize>, condition: Condition) -> Result<()> {
         let waiter = Waiter::new(self.core.group.context().device_set());
-        let event = self.event(packets, condition, Some(&waiter))?;
+        let event = self.event(packets, condition, self.core.host_use(condition), Some(&waiter))?;
         event.completed().await.or_else(|error| self.cause(error))
     }
 
@@ -253,30 +286,23 @@ impl<T: Item> FullEmptySegment<T> {
     /// [`wait_full`](FullEmptySegment::wait_full) would, and the group ends then, whoever still has
     /// the event.
     pub fn full_event(&self, packets: Range<usize>) -> Result<Event> {
-        self.event(packets, Condition::Full, None)
+        self.event(packets, Condition::Full, None, None)
     }
 
     fn event(
         &self,
         packets: Range<usize>,
         condition: Condition,
+        then: Option<Use>,
         waiter: Option<&Waiter>,
     ) -> Result<Event> {
         self.core.check(&packets)?;
-        let (set, label) = (self.core.group.context().device_set(), &self.core);
-        let label = label.group.label(self.core.number);
+        let label = self.core.group.label(self.core.number);
+        let set = self.core.group.context().device_set();
         let promise = set.promise(format!("packets {packets:?} of {label}"));
         let event = promise.event().clone();
-        let wait = Wait::new(&self.core, self.epoch);
-        Pending::begin(vec![self.wanted(packets, condition)], waiter, move |result: Result<()>| {
-            // Whoever hears of it may begin a new epoch.
-            drop(wait);
-            let reason = result.map_err(|error| millstream_device::Error::Unkept {
-                promise: promise.event().to_string(),
-                reason: error.to_string(),
-            });
-            promise.complete(reason);
-        });
+        let reached = Reached { promise, then, wait: Wait::new(&self.core, self.epoch) };
+        Pending::begin(vec![self.wanted(packets, condition)], waiter, reached);
         Ok(event)
     }
 
@@ -293,12 +319,19 @@ impl<T: Item> FullEmptySegment<T> {
         self.core.check(&packets)?;
         let set = self.core.group.context().device_set();
         let (deadline, start) = (self.core.group.deadline(), Instant::now());
-        let mut wanted = self.wanted(packets, Condition::Full);
-        // What is full need not be looked at again.
-        while let Some(missing) = wanted.missing(deadline)? {
-            wanted.packets.start = missing;
+        let then = self.core.host_use(Condition::Full);
+        let mut wanted = self.wanted(packets.clone(), Condition::Full);
+        let mut are_reached = || match wanted.missing(deadline)? {
+            None => Ok(self.core.is_free(&packets, then)),
+            Some(missing) => {
+                // What is full need not be looked at again.
+                wanted.packets.start = missing;
+                Ok::<_, Error>(false)
+            }
+        };
+        while !are_reached()? {
             if !set.stay_awake(start.elapsed()) {
-                let event = self.full_event(wanted.packets)?;
+                let event = self.event(packets, Condition::Full, then, None)?;
                 return event.synchronize().or_else(|error| self.cause(error));
             }
         }
@@ -371,7 +404,7 @@ impl<T: Item> FullEmptySegment<T> {
         let words = self.core.full_words(packet, self.epoch);
         stream.check_signal(&words)?;
         self.core.group.listen(stream);
-        let copy = CopyUnderWay::new(stream);
+        let copy = Arc::<CopyUnderWay>::default();
         let (place, leaves) = ((packet, self.epoch), Some(Condition::Full));
         let number = self.core.claim_for_copy(place, Use::Write, leaves, (&copy, false));
         let number = number.ok_or_else(|| self.core.in_use(packet, "filled"))?;
@@ -381,7 +414,7 @@ impl<T: Item> FullEmptySegment<T> {
             self.core.give_back(&(packet..packet + 1), number);
         })?;
         let told = stream.signal(&words);
-        copy.submitted(None, self.core.bell());
+        copy.submitted(stream.completed()?, self.core.bell());
         Ok(told?)
     }
 
@@ -399,16 +432,14 @@ impl<T: Item> FullEmptySegment<T> {
         stream.check_signal(&words)?;
         self.core.group.listen(stream);
         // Claimed as by a copy: what the word says is then no other's alone.
-        let change = CopyUnderWay::new(stream);
+        let change = Arc::<CopyUnderWay>::default();
         let (place, leaves) = ((packet, self.epoch), Some(Condition::Empty));
         let number = self.core.claim_for_copy(place, Use::Write, leaves, (&change, false));
         let number = number.ok_or_else(|| self.core.in_use(packet, "emptied"))?;
         stream.signal(&words).inspect_err(|_| {
             self.core.give_back(&(packet..packet + 1), number);
         })?;
-        // At once: the word of an empty packet does not say when it is over.
-        let event = stream.record();
-        change.submitted(event.as_ref().ok(), self.core.bell());
-        Ok(event.map(drop)?)
+        change.submitted(stream.completed()?, self.core.bell());
+        Ok(())
     }
 }

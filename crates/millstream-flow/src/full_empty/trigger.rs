@@ -104,18 +104,10 @@ impl Drop for Waiter {
 /// What is done when packets are as wanted.
 pub(super) trait Then<T: Item>: Send + 'static {
     /// Whether it can be done now that they are; if not, the bell rings when it may be.
-    fn is_free(&mut self, _wanted: &[Wanted<T>]) -> Result<bool> {
-        Ok(true)
-    }
+    fn is_free(&mut self, wanted: &[Wanted<T>]) -> Result<bool>;
 
     /// Does it; or hears why the packets never will be as wanted.
     fn go(self, met: Result<()>);
-}
-
-impl<T: Item, F: FnOnce(Result<()>) + Send + 'static> Then<T> for F {
-    fn go(self, met: Result<()>) {
-        self(met);
-    }
 }
 
 /// Something to be done when packets of some segments are as wanted.

@@ -180,6 +180,46 @@ pub async fn waiting_stream(context: &Context, device: &Device) -> Result<()> {
     group.check()
 }
 
+/// What a stream waits for after it has filled a packet does not hold up those who wait for that one:
+/// copies, kernels, and host code where it reaches the packet.
+pub async fn waiting_after_a_fill(context: &Context, device: &Device) -> Result<()> {
+    let (group, shape) = (FullEmpty::new(context, PATIENCE)?, PacketShape::new(12, 4));
+    let [filling, copying] = [(); 2].map(|()| device.stream_of(StreamKind::Copy));
+    let (filling, copying) = (filling?, copying?);
+    let compute = device.stream_of(StreamKind::Gang)?;
+    let data = filling.uploaded((0..12).collect::<Vec<u32>>())?;
+    let there = group.segment::<u32>(context.host(), shape.clone())?;
+    for on in [device, context.host()] {
+        let mut input = group.segment::<u32>(on, shape.clone().read_by(device))?;
+        for packet in 0..shape.packets() {
+            input.fill_from(&filling, packet, data.part(shape.range(packet))?)?;
+            let take = Guard::new(Trigger::Full, Action::MarkEmpty);
+            let put = Guard::new(Trigger::None, Action::MarkFull);
+            let passed = input.copy(&copying, packet, take, (&there, packet, put))?;
+            filling.wait(&passed)?;
+        }
+        filling.completed()?.await?;
+        copying.completed()?.await?;
+        input.next_epoch()?;
+        let output = group.segment::<u32>(context.host(), shape.clone())?;
+        let launched = group.launch_early(&compute, &SCALE, shape.packets(), (&input, &output, 3));
+        let launched = launched.await?;
+        for packet in 0..shape.packets() {
+            input.fill_from(&filling, packet, data.part(shape.range(packet))?)?;
+            filling.wait(&output.full_event(packet..packet + 1)?)?;
+            if on == context.host() {
+                input.wait_full(packet..packet + 1).await?;
+                input.read(packet, |items| assert_eq!(items[0], packet as u32 * 4))?;
+            }
+            output.wait_full(packet..packet + 1).await?;
+            output.read(packet, |items| assert_eq!(items[1], 3 * (packet as u32 * 4 + 1)))?;
+        }
+        launched.completed().await?;
+        filling.completed()?.await?;
+    }
+    group.check()
+}
+
 const LEN: usize = 1000;
 const PACKET: usize = 130;
 

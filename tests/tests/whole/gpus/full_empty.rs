@@ -10,7 +10,9 @@ use millstream::flow::{Error, FullEmpty, FullEmptySegment, PacketShape, Result};
 
 use super::{Needs, context, scaled, skip};
 use crate::full_empty_cases::{chain, counted, deserted, pulled, refilled, rounds, withheld};
-use crate::full_empty_copies::{between, emptied, queued, triggers_and_actions, waiting_stream};
+use crate::full_empty_copies::{
+    between, emptied, queued, triggers_and_actions, waiting_after_a_fill, waiting_stream,
+};
 use crate::full_empty_kernels::SCALE;
 
 fn runs() -> u32 {
@@ -101,6 +103,14 @@ fn a_stream_waits_for_a_packet() {
     let context = context();
     for device in context.devices() {
         context.block_on(waiting_stream(&context, device)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn what_a_stream_waits_for_after_a_fill_holds_up_nobody() {
+    let context = context();
+    for device in context.devices() {
+        context.block_on(waiting_after_a_fill(&context, device)).unwrap().unwrap();
     }
 }
 
