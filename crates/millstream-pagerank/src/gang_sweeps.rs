@@ -2,21 +2,20 @@
 //! what its vertices give into the memory of the devices that ask. The kernels' side is
 //! `sweeps.cuh`.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use millstream_device::{
-    BoundKernel, CudaSource, Device, DeviceBuffer, Kernel, Pod, Read, Shared, SharedBuffer,
-    SharedSet, Trusted, Value, Zeroable,
+    BoundKernel, CudaSource, Kernel, Pod, Read, Shared, SharedBuffer, SharedSet, Trusted, Value,
+    Zeroable,
 };
-use millstream_flow::{Gang, GangMember, GangMemory, LinkStatistics};
-use millstream_traversal::internals::{OwnedValues, gang_kernel};
+use millstream_flow::{Gang, GangMember, GangMemory};
+use millstream_traversal::internals::gang_kernel;
 
 use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
 use crate::real::Real;
-use crate::share::teleport;
-use crate::sweep::{Settings, rank};
+use crate::sweep::Settings;
+use crate::sweep_memory::{SweepMemory, links, ranks};
 use crate::{PageRankOptions, Result};
 
 /// Words of the host, one set for each device: `SweepReport` of `sweeps.cuh`.
@@ -58,18 +57,10 @@ unsafe impl Zeroable for GangSettings {}
 // SAFETY: plain numbers without padding.
 unsafe impl Pod for GangSettings {}
 
-/// What changes in a run: the shares that each device has, as they are after even numbers of sweeps and
-/// after odd ones. And what comes to its own vertices from nowhere, if not the same to all.
-pub(crate) struct Memory<R: Real> {
-    even: Vec<SharedBuffer<R::Bits>>,
-    odd: Vec<SharedBuffer<R::Bits>>,
-    pub(crate) teleport: Vec<DeviceBuffer<R>>,
-}
-
 /// Sweeps until the change is small enough; one at least.
 pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
     let kernel = kernel::<R>(pull.is_plain() && options.personalization.is_empty());
-    let memory = Memory::new(pull, options).await?;
+    let memory = SweepMemory::new(pull, options).await?;
     let gangs = GangMemory::of_all(&pull.context, 0, REPORT_WORDS, options.patience)?;
     let bind = |words: &_, member: GangMember<'_>| {
         bind(pull, options, (&memory, &gangs), words, kernel, member)
@@ -95,46 +86,10 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     })
 }
 
-impl<R: Real> Memory<R> {
-    /// Ranks start even.
-    pub(crate) async fn new(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Memory<R>> {
-        let chances = teleport(&pull.partition, options);
-        let mut memory = Memory { even: vec![], odd: vec![], teleport: vec![] };
-        let mut events = Vec::new();
-        for (place, device) in pull.context.devices().iter().enumerate() {
-            let (part, stream) = (&pull.parts[place], device.stream()?);
-            let shares = match part.even.is_empty() {
-                true => {
-                    let even = pull.even_shares(&part.places).into_iter().map(R::to_bits);
-                    Arc::new(stream.uploaded(even.collect::<Vec<_>>())?)
-                }
-                false => Arc::clone(&part.even),
-            };
-            let own = chances.get(pull.own(place)).unwrap_or_default();
-            let own: Vec<R> = own.iter().map(|&chance| R::from_f64(chance)).collect();
-            memory.teleport.push(stream.uploaded(own)?);
-            let even = device.shared_to_overwrite(shares.len())?;
-            stream.copy_to_shared(&*shares, &even, 0..shares.len())?;
-            memory.even.push(even);
-            memory.odd.push(device.shared(shares.len())?);
-            events.push(stream.record()?);
-        }
-        for event in events {
-            event.completed().await?;
-        }
-        Ok(memory)
-    }
-
-    /// Shares after so many sweeps.
-    pub(crate) fn after(&self, sweeps: u32) -> &[SharedBuffer<R::Bits>] {
-        if sweeps.is_multiple_of(2) { &self.even } else { &self.odd }
-    }
-}
-
 fn bind<R: Real>(
     pull: &PullGraph<R>,
     options: &PageRankOptions,
-    (memory, gangs): (&Memory<R>, &[GangMemory]),
+    (memory, gangs): (&SweepMemory<R>, &[GangMemory]),
     host_words: &SharedBuffer<u32>,
     kernel: &Kernel<Signature<R>>,
     member: GangMember<'_>,
@@ -152,8 +107,8 @@ fn bind<R: Real>(
         most_sweeps: options.max_iterations,
         padding: 0,
     };
-    let even: Vec<_> = memory.even.iter().collect();
-    let odd: Vec<_> = memory.odd.iter().collect();
+    let even: Vec<_> = memory.after(0).iter().collect();
+    let odd: Vec<_> = memory.after(1).iter().collect();
     let words: Vec<_> = gangs.iter().map(|its| &its.words).collect();
     let arguments = (
         (&*part.offsets, &*part.sources, &*part.weights),
@@ -165,40 +120,6 @@ fn bind<R: Real>(
         settings,
     );
     Ok(kernel.bind(stream, sharers, arguments)?)
-}
-
-/// Of all vertices by original id, as their owners' shares say.
-pub(crate) async fn ranks<R: Real>(
-    pull: &PullGraph<R>,
-    shares: &[SharedBuffer<R::Bits>],
-) -> Result<Vec<f64>> {
-    let download = |(place, device): (usize, &Device)| {
-        let own = pull.partition.range(place);
-        let first = pull.parts[place].places.of_own(own.clone()) as usize;
-        device.stream()?.download_shared(&shares[place], first..first + own.len())
-    };
-    let arriving = pull.context.devices().iter().enumerate().map(download);
-    let arriving = arriving.collect::<Result<Vec<_>, _>>()?;
-    let shares = OwnedValues::arrived(&pull.partition, arriving).await?;
-    let rank = |new: u32, share| {
-        let row_weight = R::from_f64(pull.row_weights[new as usize]);
-        rank(R::from_bits(share), row_weight).to_f64()
-    };
-    Ok(shares.restored(rank)?)
-}
-
-/// A packet is what one device tells another after a sweep.
-pub(crate) fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
-    let devices = pull.context.devices();
-    let mut links = Vec::new();
-    for (from, part) in pull.parts.iter().enumerate() {
-        for (to, &rows) in part.told.iter().enumerate().filter(|(to, _)| *to != from) {
-            let link = LinkStatistics::new(devices[from].name(), devices[to].name());
-            let packets = if rows == 0 { 0 } else { iterations.into() };
-            links.push(link.pushed(packets, rows * size_of::<R>() as u64));
-        }
-    }
-    links
 }
 
 pub(crate) fn cuda_source(is_plain: bool, is_double: bool) -> CudaSource {

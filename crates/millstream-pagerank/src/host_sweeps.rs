@@ -11,13 +11,13 @@ use millstream_device::{
     AtomicPod, Grid, Kernel, KernelResult, Read, Shared, SharedBuffer, SharedSet, Stream, Value,
 };
 
-use crate::gang_sweeps::{Memory, links, ranks};
 use crate::halo::Halo;
 use crate::host_rows::{HostRows, Sums};
 use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
 use crate::real::Real;
 use crate::sweep::{REPORT, Settings, is_over};
+use crate::sweep_memory::{SweepMemory, links, ranks};
 use crate::{PageRankOptions, Result};
 
 /// As for a single sweep; then the rows that are told, whom, and which device tells; the shares that the
@@ -54,7 +54,7 @@ fn tells<R: Real>(pull: &PullGraph<R>, here: usize) -> Tells {
 
 /// Sweeps until the change is small enough; one at least.
 pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
-    let memory = Memory::new(pull, options).await?;
+    let memory = SweepMemory::new(pull, options).await?;
     let kernel = kernel::<R>();
     let devices = pull.context.devices().iter();
     let streams: Vec<Stream> = devices.map(|device| device.stream()).collect::<Result<_, _>>()?;
@@ -93,7 +93,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
 /// Submits one device's sweep after so many.
 fn launch<R: Real>(
     pull: &PullGraph<R>,
-    memory: &Memory<R>,
+    memory: &SweepMemory<R>,
     kernel: &Kernel<Signature<R>>,
     (stream, place, sweeps): (&Stream, usize, u32),
     (report, settings): (&SharedBuffer<u64>, Settings),

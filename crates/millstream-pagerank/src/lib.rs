@@ -22,6 +22,7 @@ mod real;
 mod share;
 mod sliced_rows;
 mod sweep;
+mod sweep_memory;
 
 pub use error::{Error, Result};
 pub use millstream_traversal::{Layout, LayoutKind, WorklistOptions};

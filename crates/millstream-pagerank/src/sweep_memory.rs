@@ -1,0 +1,95 @@
+//! What sweeps change where devices reach each other's memory, and what has come of it, whether a gang
+//! sweeps (`gang_sweeps.rs`) or the host starts each sweep (`host_sweeps.rs`).
+
+use std::sync::Arc;
+
+use millstream_device::{Device, DeviceBuffer, SharedBuffer};
+use millstream_flow::LinkStatistics;
+use millstream_traversal::internals::OwnedValues;
+
+use crate::pull::PullGraph;
+use crate::real::Real;
+use crate::share::teleport;
+use crate::sweep::rank;
+use crate::{PageRankOptions, Result};
+
+/// What changes in a run: the shares that each device has, as they are after even numbers of sweeps and
+/// after odd ones. And what comes to its own vertices from nowhere, if not the same to all.
+pub(crate) struct SweepMemory<R: Real> {
+    even: Vec<SharedBuffer<R::Bits>>,
+    odd: Vec<SharedBuffer<R::Bits>>,
+    pub(crate) teleport: Vec<DeviceBuffer<R>>,
+}
+
+impl<R: Real> SweepMemory<R> {
+    /// Ranks start even.
+    pub(crate) async fn new(
+        pull: &PullGraph<R>,
+        options: &PageRankOptions,
+    ) -> Result<SweepMemory<R>> {
+        let chances = teleport(&pull.partition, options);
+        let mut memory = SweepMemory { even: vec![], odd: vec![], teleport: vec![] };
+        let mut events = Vec::new();
+        for (place, device) in pull.context.devices().iter().enumerate() {
+            let (part, stream) = (&pull.parts[place], device.stream()?);
+            let shares = match part.even.is_empty() {
+                true => {
+                    let even = pull.even_shares(&part.places).into_iter().map(R::to_bits);
+                    Arc::new(stream.uploaded(even.collect::<Vec<_>>())?)
+                }
+                false => Arc::clone(&part.even),
+            };
+            let own = chances.get(pull.own(place)).unwrap_or_default();
+            let own: Vec<R> = own.iter().map(|&chance| R::from_f64(chance)).collect();
+            memory.teleport.push(stream.uploaded(own)?);
+            let even = device.shared_to_overwrite(shares.len())?;
+            stream.copy_to_shared(&*shares, &even, 0..shares.len())?;
+            memory.even.push(even);
+            memory.odd.push(device.shared(shares.len())?);
+            events.push(stream.record()?);
+        }
+        for event in events {
+            event.completed().await?;
+        }
+        Ok(memory)
+    }
+
+    /// Shares after so many sweeps.
+    pub(crate) fn after(&self, sweeps: u32) -> &[SharedBuffer<R::Bits>] {
+        if sweeps.is_multiple_of(2) { &self.even } else { &self.odd }
+    }
+}
+
+/// Of all vertices by original id, as their owners' shares say.
+pub(crate) async fn ranks<R: Real>(
+    pull: &PullGraph<R>,
+    shares: &[SharedBuffer<R::Bits>],
+) -> Result<Vec<f64>> {
+    let download = |(place, device): (usize, &Device)| {
+        let own = pull.partition.range(place);
+        let first = pull.parts[place].places.of_own(own.clone()) as usize;
+        device.stream()?.download_shared(&shares[place], first..first + own.len())
+    };
+    let arriving = pull.context.devices().iter().enumerate().map(download);
+    let arriving = arriving.collect::<Result<Vec<_>, _>>()?;
+    let shares = OwnedValues::arrived(&pull.partition, arriving).await?;
+    let rank = |new: u32, share| {
+        let row_weight = R::from_f64(pull.row_weights[new as usize]);
+        rank(R::from_bits(share), row_weight).to_f64()
+    };
+    Ok(shares.restored(rank)?)
+}
+
+/// A packet is what one device tells another after a sweep.
+pub(crate) fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
+    let devices = pull.context.devices();
+    let mut links = Vec::new();
+    for (from, part) in pull.parts.iter().enumerate() {
+        for (to, &rows) in part.told.iter().enumerate().filter(|(to, _)| *to != from) {
+            let link = LinkStatistics::new(devices[from].name(), devices[to].name());
+            let packets = if rows == 0 { 0 } else { iterations.into() };
+            links.push(link.pushed(packets, rows * size_of::<R>() as u64));
+        }
+    }
+    links
+}
