@@ -93,15 +93,17 @@ struct Queue {
         u32 from = load_relaxed_gpu(control + tail);
         // Acquire: pairs with the release of the head.
         const u32 used = from - load_acquire_gpu(control + head);
+        const u32 spare = capacity > most_threads() ? most_threads() : 0;
         // The tail may be older than the head.
-        if (used <= capacity && capacity - used > most_threads()) {
-            // Everybody may add at once, and there is room still.
+        if (spare > 0 && used < capacity - spare) {
+            // Everybody may add at once after such a look, once: then he has seen the tail.
             *base = fetch_add_relaxed_gpu(control + tail, count);
             return count;
         }
         for (;;) {
             const u32 now_used = from - load_acquire_gpu(control + head);
-            const u32 left = now_used > capacity ? 0 : capacity - now_used;
+            // What is spare is left to those who have looked before it was full.
+            const u32 left = now_used > capacity - spare ? 0 : capacity - spare - now_used;
             const u32 room = left < count ? left : count;
             const u32 before = room == 0
                                    ? load_relaxed_gpu(control + tail)
