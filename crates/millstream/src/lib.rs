@@ -49,6 +49,11 @@ pub use millstream_traversal as traversal;
 #[doc(inline)]
 pub use millstream_worklist as worklist;
 
+/// The guide's example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/algorithms.md")]
+mod guide {}
+
 /// What most programs need.
 pub mod prelude {
     pub use millstream_bfs::{Bfs, BfsOptions, BfsResult};
@@ -62,6 +67,8 @@ pub mod prelude {
         Receiver, Router, RoutingPolicy, Sender, broadcast, first_available, scatter,
     };
     pub use millstream_graph::CsrGraph;
+    pub use millstream_graph::read::{ReadOptions, read_graph};
+    pub use millstream_graph::write::write_graph;
     pub use millstream_pagerank::{PageRank, PageRankOptions, PageRankResult};
     pub use millstream_sssp::{Delta, Distances, Sssp, SsspOptions, SsspResult};
     pub use millstream_traversal::{DistributedGraph, VertexProgram, VertexView, Vertices};
