@@ -1,11 +1,11 @@
-//! The phases of a level-synchronous search on host devices, one kernel each; what
-//! `levels.cuh` does between barriers. Here the host is the barrier; one device alone
-//! needs none.
+//! The phases of a level-synchronous search on host devices; what `levels.cuh` does between
+//! barriers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millstream_device::{Grid, Kernel, KernelResult, Parameter, Stream};
-use millstream_traversal::internals::{self, GangPlace, GangWork, Phases};
+use millstream_traversal::internals::{GangPlace, GangWork, TwinMeetings};
 
 use crate::Result;
 use crate::level_search::{LevelSearch, Memory, Sets, Settings, TwinSignature};
@@ -39,27 +39,20 @@ struct Course {
     frontiers: Vec<(u64, u64)>,
 }
 
-impl internals::Course for Course {
-    const FOUND: usize = Word::Visited as usize;
-
-    fn is_finished(&self) -> bool {
-        self.pilot.phase == Phase::Finished
-    }
-
-    fn advance<E>(
-        &mut self,
-        word: impl Fn(usize, usize) -> std::result::Result<u64, E>,
-    ) -> std::result::Result<(), E> {
+impl Course {
+    /// Goes on to the next phase, by what the devices' words say. Whether there is one.
+    fn advance(&mut self, words: &[&[AtomicU64]]) -> bool {
         if self.pilot.phase == Phase::Sweep {
             self.copy ^= 1;
         }
+        let word = |device: usize, word: usize| words[device][word].load(Ordering::Relaxed);
         let devices = self.frontiers.len();
         let mut totals = Totals::default();
         for device in 0..devices {
-            totals.rows += word(device, Word::Rows as usize)?;
-            totals.visited += word(device, Word::Visited as usize)?;
+            totals.rows += word(device, Word::Rows as usize);
+            totals.visited += word(device, Word::Visited as usize);
             for to in 0..devices {
-                totals.sent += word(device, Word::Sent as usize + to)?;
+                totals.sent += word(device, Word::Sent as usize + to);
             }
         }
         self.pilot.advance(totals);
@@ -67,10 +60,10 @@ impl internals::Course for Course {
         if matches!(self.pilot.phase, Phase::Expand | Phase::Sweep | Phase::Gather) {
             for (device, (begin, end)) in self.frontiers.iter_mut().enumerate() {
                 *begin = *end;
-                *end = word(device, Word::Rows as usize)?;
+                *end = word(device, Word::Rows as usize);
             }
         }
-        Ok(())
+        self.pilot.phase != Phase::Finished
     }
 }
 
@@ -81,12 +74,13 @@ pub(crate) async fn run(
     pilot: Pilot,
 ) -> Result<Vec<GangWork>> {
     let course = Course { pilot, copy: 0, frontiers: vec![(0, 0); memory.len()] };
-    let phases = Phases::new(course, memory.len());
-    let shared = phases.clone();
+    let meetings = TwinMeetings::new(search.graph.context(), course);
+    let shared = Arc::clone(&meetings);
     let kernel: Kernel<TwinSignature> =
-        Kernel::from_closure("levels", move |_: &Grid, view: TwinView<'_>| {
+        Kernel::of_step_closure("levels", move |_, view: &TwinView<'_>| {
             let mut twin = Twin::new(view);
-            shared.run_twin(twin.words[twin.here], |course| twin.step(course))
+            let words = &view.5;
+            shared.run_twin(twin.here, |course| twin.step(course), |course| course.advance(words))
         });
     let sets = Sets::new(memory);
     let launch = |place: usize, stream: &Stream| {
@@ -96,7 +90,7 @@ pub(crate) async fn run(
         kernel.launch(stream, 1, arguments)
     };
     let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-    phases.run(&gangs, launch).await?;
+    meetings.run(&gangs, launch).await?;
     work(memory)
 }
 
@@ -121,7 +115,7 @@ fn work(memory: &[Memory]) -> Result<Vec<GangWork>> {
 
 type TwinView<'a> = <TwinSignature as Parameter>::View<'a>;
 
-/// One device in one phase. All orders are relaxed: the kernel's end publishes.
+/// One device in one phase. All orders are relaxed: the meetings publish.
 struct Twin<'a> {
     out: (&'a [u64], &'a [u32]),
     incoming: (&'a [u64], &'a [u32]),
@@ -142,9 +136,9 @@ struct Twin<'a> {
 }
 
 impl<'a> Twin<'a> {
-    fn new(view: TwinView<'a>) -> Twin<'a> {
+    fn new(view: &TwinView<'a>) -> Twin<'a> {
         let (out, incoming, (levels, predecessors), (log, sources), exchange, words, settings) =
-            view;
+            view.clone();
         let (visited, inboxes) = exchange;
         let here = settings.place.device as usize;
         let GangPlace { first, end, .. } = settings.place;

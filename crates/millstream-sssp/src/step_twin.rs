@@ -1,12 +1,12 @@
-//! The phases of a search in steps on host devices, one kernel each; what `steps.cuh` does
-//! between barriers. Here the host is the barrier; one device alone needs none.
+//! The phases of a search in steps on host devices; what `steps.cuh` does between barriers.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millstream_device::{Grid, Kernel, KernelResult, Parameter, SharedBuffer, Stream};
 use millstream_traversal::UNREACHED;
-use millstream_traversal::internals::{self, GangPlace, GangWork, Phases, Value};
+use millstream_traversal::internals::{GangPlace, GangWork, TwinMeetings, Value};
 
 use crate::Result;
 use crate::rule::DistanceRule;
@@ -42,24 +42,16 @@ struct Course {
     lists: Vec<(u64, u64)>,
 }
 
-impl internals::Course for Course {
-    const FOUND: usize = Word::Listed as usize;
-
-    fn is_finished(&self) -> bool {
-        self.pilot.phase == Phase::Finished
-    }
-
-    fn advance<E>(
-        &mut self,
-        word: impl Fn(usize, usize) -> std::result::Result<u64, E>,
-    ) -> std::result::Result<(), E> {
-        let word = |device, of: Word| word(device, of as usize);
+impl Course {
+    /// Goes on to the next phase, by what the devices' words say. Whether there is one.
+    fn advance(&mut self, words: &[&[AtomicU64]]) -> bool {
+        let word = |device: usize, of: Word| words[device][of as usize].load(Ordering::Relaxed);
         let devices = self.lists.len();
         let mut totals = Totals::default();
         for device in 0..devices {
-            totals.listed += word(device, Word::Listed)?;
-            totals.settled += word(device, Word::Settled)?;
-            let nearest = word(device, Word::Nearest)?;
+            totals.listed += word(device, Word::Listed);
+            totals.settled += word(device, Word::Settled);
+            let nearest = word(device, Word::Nearest);
             if nearest >> 32 == self.pilot.steps {
                 let key = !(nearest as u32);
                 totals.nearest = Some(totals.nearest.map_or(key, |other| key.min(other)));
@@ -68,19 +60,19 @@ impl internals::Course for Course {
         let before = self.pilot.phase;
         self.pilot.advance(totals);
         if before == Phase::Tell {
-            return Ok(());
+            return self.pilot.phase != Phase::Finished;
         }
         // The list that was filled is read; or that which was reviewed is so again.
         let is_turned = before != Phase::Review || self.pilot.phase != Phase::Review;
         self.filled ^= usize::from(is_turned);
         for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
-            let listed = word(device, Word::Listed)?;
+            let listed = word(device, Word::Listed);
             if is_turned {
                 *here = listed - *mark;
             }
             *mark = listed;
         }
-        Ok(())
+        self.pilot.phase != Phase::Finished
     }
 }
 
@@ -91,12 +83,13 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
     pilot: Pilot,
 ) -> Result<Vec<GangWork>> {
     let course = Course { pilot, filled: 0, lists: vec![(0, 0); memory.len()] };
-    let phases = Phases::new(course, memory.len());
-    let shared = phases.clone();
+    let meetings = TwinMeetings::new(search.graph.incoming.context(), course);
+    let shared = Arc::clone(&meetings);
     let kernel: Kernel<TwinSignature<R::Weight, V>> =
-        Kernel::from_closure("steps", move |_: &Grid, view: TwinView<'_, R, V>| {
+        Kernel::of_step_closure("steps", move |_, view: &TwinView<'_, R, V>| {
             let twin = Twin::<R, V>::new(view);
-            shared.run_twin(twin.words[twin.here], |course| twin.phase(course))
+            let words = &twin.words;
+            shared.run_twin(twin.here, |course| twin.phase(course), |course| course.advance(words))
         });
     let sets = Sets::new(memory);
     let launch = |place: usize, stream: &Stream| {
@@ -106,7 +99,7 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
         kernel.launch(stream, 1, arguments)
     };
     let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-    phases.run(&gangs, launch).await?;
+    meetings.run(&gangs, launch).await?;
     work(memory)
 }
 
@@ -134,7 +127,7 @@ type TwinView<'a, R, V> =
 /// Offsets, targets and weights.
 type Rows<'a, W> = (&'a [u64], &'a [u32], &'a [W]);
 
-/// One device in one phase. All orders are relaxed: the kernel's end publishes.
+/// One device in one phase. All orders are relaxed: the meetings publish.
 struct Twin<'a, R: DistanceRule, V: Value> {
     out: Rows<'a, R::Weight>,
     incoming: Rows<'a, R::Weight>,
@@ -163,8 +156,8 @@ struct Found {
 }
 
 impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
-    fn new(view: TwinView<'a, R, V>) -> Twin<'a, R, V> {
-        let (out, incoming, values, (near, marks, _), exchange, words, settings) = view;
+    fn new(view: &TwinView<'a, R, V>) -> Twin<'a, R, V> {
+        let (out, incoming, values, (near, marks, _), exchange, words, settings) = view.clone();
         let (told_vertices, told_values, owned) = exchange;
         let here = settings.place.device as usize;
         let GangPlace { first, end: last, .. } = settings.place;

@@ -25,9 +25,9 @@ mod near_rows;
 mod options;
 mod owned_values;
 mod owners;
-mod phases;
 mod relaxation;
 mod run;
+mod twin_meetings;
 mod value;
 mod vertex_program;
 
@@ -59,8 +59,8 @@ pub mod internals {
     pub use crate::near_rows::NearRows;
     pub use crate::options::PATIENCE;
     pub use crate::owned_values::OwnedValues;
-    pub use crate::phases::{Course, Phases};
     pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
     pub use crate::run::{Outcome, run};
+    pub use crate::twin_meetings::TwinMeetings;
     pub use crate::value::Value;
 }

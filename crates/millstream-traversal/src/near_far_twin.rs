@@ -1,5 +1,4 @@
-//! The twin of `near_far.cuh` on host devices: a launch of each takes it from one meeting to the
-//! next, or a part of that way, and the host is what they meet in (`NEAR_FAR.md`).
+//! The twin of `near_far.cuh` on host devices (`NEAR_FAR.md`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,8 +14,8 @@ use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
 use crate::near_far::{Exchange, Graph, Memory, NearFar, Settings, inboxes};
 use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
-use crate::phases::in_rounds;
 use crate::relaxation::CudaRule;
+use crate::twin_meetings::TwinMeetings;
 use crate::value::{UNREACHED, Value};
 
 /// Lists that a block goes through by itself, as in the kernel.
@@ -25,8 +24,6 @@ const HOPS: usize = 8;
 const ITEMS_IN_BLOCK: usize = 1024;
 /// Items whose rows are read together: few enough for the nearest cache.
 const ITEMS_AT_ONCE: usize = 64;
-/// A launch visits about so many: many, since it takes a while, and few enough to be stopped.
-const ITEMS_IN_LAUNCH: u64 = 1 << 18;
 
 type Signature<V> = (Graph, (Shared<V>, Read<u32>), Exchange, Plain<Settings>);
 type View<'a, V> = <Signature<V> as Parameter>::View<'a>;
@@ -41,13 +38,10 @@ type Item = (u32, u32);
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     Start,
-    /// Go on: something near is left.
-    Settle,
     /// Take what was told.
     Absorb,
     /// The same, after a threshold beyond the nearest key.
     Next(u32),
-    Finished,
 }
 
 /// What the devices know since they have met.
@@ -59,19 +53,17 @@ struct Meeting {
 }
 
 impl Meeting {
-    /// The one after this.
-    fn next(&self, piles: &[Mutex<Piles>]) -> Meeting {
+    /// What the devices do after this. Whether there is anything.
+    fn advance(&mut self, piles: &[Mutex<Piles>]) -> bool {
         let sent: Vec<_> = piles.iter().map(|its| its.lock().done.sent).collect();
         let nearest = piles.iter().map(|its| its.lock().found.nearest).min();
-        if piles.iter().any(|its| !its.lock().found.near.is_empty()) {
-            return Meeting { phase: Phase::Settle, ..self.clone() };
-        }
-        let phase = match nearest {
+        self.phase = match nearest {
             Some(nearest) if nearest != UNREACHED => Phase::Next(nearest),
             _ if sent != self.sent => Phase::Absorb,
-            _ => Phase::Finished,
+            _ => return false,
         };
-        Meeting { phase, sent }
+        self.sent = sent;
+        true
     }
 }
 
@@ -108,7 +100,7 @@ impl Found {
     }
 }
 
-/// What a device keeps from launch to launch.
+/// What a device keeps from meeting to meeting.
 #[derive(Debug)]
 struct Piles {
     found: Found,
@@ -130,13 +122,15 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
     };
     let piles: Arc<[_]> = memory.iter().map(piles).collect();
     let first = Meeting { phase: Phase::Start, sent: vec![[0; GangPlace::MOST]; devices] };
-    let meeting = Arc::new(Mutex::new(first));
+    let meetings = TwinMeetings::new(search.graph.context(), first);
     let kernel: Kernel<Signature<V>> = {
-        let (piles, meeting, delta) = (Arc::clone(&piles), Arc::clone(&meeting), search.delta);
-        Kernel::from_closure("near_far", move |_: &Grid, view: View<'_, V>| {
+        let (piles, meetings, delta) = (Arc::clone(&piles), Arc::clone(&meetings), search.delta);
+        Kernel::of_step_closure("near_far", move |_, view: &View<'_, V>| {
             let twin = Twin::<R, V>::new(view, delta);
-            let meeting = meeting.lock().clone();
-            twin.run(&meeting, &mut piles[twin.here].lock())
+            let step = |meeting: &Meeting| {
+                twin.run(meeting, &mut piles[twin.here].lock(), || !meetings.is_over())
+            };
+            meetings.run_twin(twin.here, step, |meeting| meeting.advance(&piles))
         })
     };
     let inboxes = inboxes(memory);
@@ -145,17 +139,12 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
         let (graph, exchange) = search.common(its, &inboxes, place);
         kernel.launch(stream, 1, (graph, (&its.values, &its.sources), exchange, its.settings))
     };
-    let goes_on = || {
-        let mut meeting = meeting.lock();
-        *meeting = meeting.next(&piles);
-        Ok(meeting.phase != Phase::Finished)
-    };
     let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-    in_rounds(&gangs, launch, goes_on).await?;
+    meetings.run(&gangs, launch).await?;
     Ok(piles.iter().map(|its| its.lock().done.clone()).collect())
 }
 
-/// One device. All orders are relaxed: keys only become smaller, and a kernel's end publishes.
+/// One device. All orders are relaxed: keys only become smaller, and the meetings publish.
 struct Twin<'a, R: CudaRule, V: Value> {
     rows: &'a [AtomicU32],
     long_targets: &'a [AtomicU32],
@@ -172,8 +161,8 @@ struct Twin<'a, R: CudaRule, V: Value> {
 }
 
 impl<'a, R: CudaRule, V: Value> Twin<'a, R, V> {
-    fn new(view: View<'a, V>, delta: Option<R::Weight>) -> Twin<'a, R, V> {
-        let (graph, (values, sources), (exports, told, inboxes), settings) = view;
+    fn new(view: &View<'a, V>, delta: Option<R::Weight>) -> Twin<'a, R, V> {
+        let (graph, (values, sources), (exports, told, inboxes), settings) = view.clone();
         let (rows, long_targets, long_weights, halo) = graph;
         let here = settings.place.device as usize;
         Twin {
@@ -192,27 +181,22 @@ impl<'a, R: CudaRule, V: Value> Twin<'a, R, V> {
         }
     }
 
-    fn run(&self, meeting: &Meeting, piles: &mut Piles) -> KernelResult {
-        let enough = piles.done.visited + ITEMS_IN_LAUNCH;
+    fn run(
+        &self,
+        meeting: &Meeting,
+        piles: &mut Piles,
+        goes_on: impl Fn() -> bool,
+    ) -> KernelResult {
         match meeting.phase {
             Phase::Start => self.visit_sources(piles),
             Phase::Next(nearest) => self.begin_after(nearest, piles)?,
-            Phase::Settle | Phase::Absorb | Phase::Finished => {}
+            Phase::Absorb => {}
         }
-        let is_alone = self.settings.place.devices == 1;
-        if !is_alone && matches!(meeting.phase, Phase::Next(_) | Phase::Absorb) {
+        if meeting.phase != Phase::Start {
             self.take_told(meeting, piles);
         }
-        self.settle(enough, piles)?;
-        // A device that has nobody to meet.
-        while is_alone && piles.done.visited < enough && piles.found.nearest != UNREACHED {
-            self.begin_after(piles.found.nearest, piles)?;
-            self.settle(enough, piles)?;
-        }
-        if !is_alone && piles.found.near.is_empty() {
-            self.tell(piles)?;
-        }
-        Ok(())
+        self.settle(piles, goes_on)?;
+        self.tell(piles)
     }
 
     fn visit_sources(&self, piles: &mut Piles) {
@@ -223,9 +207,9 @@ impl<'a, R: CudaRule, V: Value> Twin<'a, R, V> {
         }
     }
 
-    /// Until nothing near is left, or enough was visited.
-    fn settle(&self, enough: u64, piles: &mut Piles) -> KernelResult {
-        while !piles.found.near.is_empty() && piles.done.visited < enough {
+    /// Until nothing near is left.
+    fn settle(&self, piles: &mut Piles, goes_on: impl Fn() -> bool) -> KernelResult {
+        while !piles.found.near.is_empty() && goes_on() {
             let list = std::mem::take(&mut piles.found.near);
             let found = in_blocks(list.len(), |share, found| {
                 self.visit_lists(&list[share], piles.threshold, found);

@@ -1,0 +1,193 @@
+//! Searches whose devices go on together, on host devices: twins do what a gang's kernels do between
+//! barriers, and meet where those have a barrier. A twin must not wait for another on its thread, so one
+//! that is the first at a meeting leaves, and is called again when the last has come.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use millstream_device::{Bell, KernelFault, KernelResult, Step, Stream};
+use millstream_flow::{Context, GangMemory};
+use parking_lot::Mutex;
+
+/// Where the twins of a search meet. They and the host share the course of the search: how far it has
+/// come, which says what all devices do until they meet again.
+#[derive(Debug)]
+pub struct TwinMeetings<C> {
+    state: Mutex<State<C>>,
+    bell: Arc<Bell>,
+}
+
+#[derive(Debug)]
+struct State<C> {
+    course: C,
+    /// Meetings so far.
+    met: u64,
+    /// Of each device, the meetings that it has come to.
+    come: Vec<u64>,
+    /// Nothing is left to do, or nobody waits for it any more.
+    is_over: bool,
+}
+
+impl<C: Clone + Send> TwinMeetings<C> {
+    /// From the beginning of a course, for all devices of a context.
+    pub fn new(context: &Context, course: C) -> Arc<TwinMeetings<C>> {
+        let come = vec![0; context.devices().len()];
+        let state = Mutex::new(State { course, met: 0, come, is_over: false });
+        Arc::new(TwinMeetings { state, bell: Arc::clone(context.device_set().bell()) })
+    }
+
+    /// What the twin of a device does: a `step` to each meeting. The last one to come lets the course
+    /// `advance`, which says whether it goes on. What the steps before a meeting have written is visible
+    /// to `advance`, and to the steps after it.
+    ///
+    /// # Errors
+    /// Those of `step`. The others end when the host has heard of it.
+    pub fn run_twin(
+        &self,
+        here: usize,
+        mut step: impl FnMut(&C) -> KernelResult,
+        advance: impl Fn(&mut C) -> bool,
+    ) -> Result<Step, KernelFault> {
+        loop {
+            let course = {
+                let state = self.state.lock();
+                if state.is_over {
+                    return Ok(Step::Done);
+                }
+                if state.come[here] > state.met {
+                    return Ok(Step::Waits);
+                }
+                state.course.clone()
+            };
+            step(&course)?;
+            self.come(here, &advance);
+        }
+    }
+
+    fn come(&self, here: usize, advance: impl Fn(&mut C) -> bool) {
+        let mut state = self.state.lock();
+        state.come[here] += 1;
+        if state.come.iter().any(|&come| come == state.met) {
+            return;
+        }
+        state.met += 1;
+        state.is_over |= !advance(&mut state.course);
+        let is_alone = state.come.len() == 1;
+        drop(state);
+        if !is_alone {
+            self.bell.ring();
+        }
+    }
+
+    /// Whether the search is over: asked for by a step that may take long.
+    pub fn is_over(&self) -> bool {
+        self.state.lock().is_over
+    }
+
+    /// Launches the twin of each device by `launch`, and waits for all of them.
+    ///
+    /// # Errors
+    /// Those of `launch`; a failed device.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the search: each device still does its step.
+    pub async fn run(
+        &self,
+        gangs: &[&GangMemory],
+        mut launch: impl FnMut(usize, &Stream) -> millstream_device::Result<()>,
+    ) -> millstream_device::Result<()> {
+        // Also if a device fails: the others would wait for it.
+        let _end = End(self);
+        let mut twins = Vec::new();
+        for (place, gang) in gangs.iter().enumerate() {
+            let stream = gang.device.stream()?;
+            launch(place, &stream)?;
+            twins.push(stream.completed()?);
+        }
+        try_join_all(twins).await.map(drop)
+    }
+}
+
+/// Ends a search when it is dropped.
+struct End<'a, C>(&'a TwinMeetings<C>);
+
+impl<C> Drop for End<'_, C> {
+    fn drop(&mut self) {
+        self.0.state.lock().is_over = true;
+        self.0.bell.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use millstream_device::{Kernel, Read};
+    use millstream_flow::Devices;
+
+    use super::*;
+
+    const DEVICES: usize = 5;
+    const ROUNDS: u64 = 50;
+
+    /// Contexts of one and of several threads, and simulated ones.
+    fn contexts() -> Vec<Context> {
+        let builder = || Context::builder().devices(Devices::host(DEVICES));
+        let threads = [1, 3].map(|threads| builder().threads(threads));
+        let simulated = (0..5).map(|seed| builder().simulated(seed));
+        threads.into_iter().chain(simulated).map(|builder| builder.build().unwrap()).collect()
+    }
+
+    /// Each device counts, and after each meeting all have counted as often. `step` may fail.
+    fn count(
+        context: &Context,
+        step: impl Fn(usize, u64) -> KernelResult + Send + Sync + Copy + 'static,
+    ) -> millstream_flow::Result<Vec<u64>> {
+        let counts: Arc<[AtomicU64]> = (0..DEVICES).map(|_| AtomicU64::new(0)).collect();
+        let gangs = GangMemory::of_all(context, 0, 1, Duration::from_secs(10)).unwrap();
+        let meetings = TwinMeetings::new(context, 0u64);
+        let (shared, counted) = (Arc::clone(&meetings), Arc::clone(&counts));
+        let kernel: Kernel<(Read<u32>,)> =
+            Kernel::of_step_closure("count", move |_, (here,): &(&[u32],)| {
+                let here = here[0] as usize;
+                let all = |round| counted.iter().all(|it| it.load(Ordering::Relaxed) == round);
+                let once = |round: &u64| {
+                    counted[here].fetch_add(1, Ordering::Relaxed);
+                    step(here, *round)
+                };
+                let advance = |round: &mut u64| {
+                    *round += 1;
+                    assert!(all(*round), "somebody has not come");
+                    *round < ROUNDS
+                };
+                shared.run_twin(here, once, advance)
+            });
+        let launch = |place: usize, stream: &Stream| {
+            let here = stream.uploaded(vec![place as u32])?;
+            kernel.launch(stream, 1, (&here,))
+        };
+        context.block_on(meetings.run(&gangs.iter().collect::<Vec<_>>(), launch))??;
+        Ok(counts.iter().map(|it| it.load(Ordering::Relaxed)).collect())
+    }
+
+    #[test]
+    fn all_do_every_step_before_anybody_goes_on() {
+        for context in contexts() {
+            assert_eq!(count(&context, |_, _| Ok(())).unwrap(), [ROUNDS; DEVICES]);
+        }
+    }
+
+    #[test]
+    fn who_fails_ends_it_for_all() {
+        for context in contexts() {
+            let error = count(&context, |here, round| match (here, round) {
+                (3, 7) => Err(KernelFault::new("no more")),
+                _ => Ok(()),
+            });
+            assert!(error.unwrap_err().to_string().contains("no more"));
+            // Nobody is left who waits for it: that would be a deadlock, or go on for ever.
+            context.device_set().quiesce().unwrap();
+        }
+    }
+}
