@@ -27,18 +27,22 @@ pub(crate) struct HostRows<'a, R> {
 /// leave.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
-    change: f64,
-    dangling: f64,
+    pub(crate) change: f64,
+    pub(crate) dangling: f64,
 }
 
 impl Sums {
-    /// Tells the host, which reads it when the kernel is over.
-    pub(crate) fn report(all: impl Iterator<Item = Sums>, report: &[AtomicU64]) {
-        let all = all.fold(Sums::default(), |all, its| Sums {
+    /// Of all these rows.
+    pub(crate) fn total(all: impl Iterator<Item = Sums>) -> Sums {
+        all.fold(Sums::default(), |all, its| Sums {
             change: all.change + its.change,
             dangling: all.dangling + its.dangling,
-        });
-        for (word, sum) in report.iter().zip([all.change, all.dangling]) {
+        })
+    }
+
+    /// Tells the host, which reads it when the kernel is over.
+    pub(crate) fn report(self, report: &[AtomicU64]) {
+        for (word, sum) in report.iter().zip([self.change, self.dangling]) {
             // Release: pairs with the host's acquire.
             word.store(sum.to_bits(), Ordering::Release);
         }

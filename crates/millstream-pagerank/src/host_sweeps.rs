@@ -1,33 +1,32 @@
-//! Sweeps of host devices that reach each other's memory, which the host starts one by one. Each device
-//! writes what its vertices give into the memory of those that ask, as a gang does (`sweeps.cuh`), but
-//! has no more shares than over links.
+//! Sweeps of host devices that reach each other's memory. Each device writes what its vertices give into
+//! the memory of those that ask, as a gang does (`sweeps.cuh`), but has no more shares than over links.
+//! Their twins meet after each sweep.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use millstream_device::{
-    AtomicPod, Grid, Kernel, KernelResult, Read, Shared, SharedBuffer, SharedSet, Stream, Value,
+    AtomicPod, Grid, Kernel, KernelFault, KernelResult, Parameter, Read, SharedSet, Stream, Value,
 };
+use millstream_traversal::internals::TwinMeetings;
 
 use crate::halo::Halo;
 use crate::host_rows::{HostRows, Sums};
 use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
 use crate::real::Real;
-use crate::sweep::{REPORT, Settings, is_over};
+use crate::sweep::{Settings, is_over};
 use crate::sweep_memory::{SweepMemory, links, ranks};
 use crate::{PageRankOptions, Result};
 
-/// As for a single sweep; then the rows that are told, whom, and which device tells; the shares that the
-/// device has, and those that all devices have from now on; sums on the host; settings.
+/// As for a single sweep; then the rows that are told, whom, and which device tells; the shares that all
+/// devices have after even numbers of sweeps, and after odd ones; settings.
 type Signature<R> = (
     (Read<u64>, Read<u32>, Read<R>),
     (Read<R>, Read<R>),
     (Read<u32>, Value<Tells>, Value<u32>),
-    (Shared<<R as Real>::Bits>, SharedSet<<R as Real>::Bits>),
-    Shared<u64>,
+    (SharedSet<<R as Real>::Bits>, SharedSet<<R as Real>::Bits>),
     Value<Settings>,
 );
 
@@ -52,37 +51,40 @@ fn tells<R: Real>(pull: &PullGraph<R>, here: usize) -> Tells {
     tells
 }
 
+/// How far the devices have come.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    sweeps: u32,
+    /// What the last sweep has changed, and the rank of vertices that no arc leaves.
+    sums: Sums,
+}
+
+/// What each device has summed up in the last sweep.
+type AllSums = Arc<[Mutex<Sums>]>;
+
 /// Sweeps until the change is small enough; one at least.
 pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
     let memory = SweepMemory::new(pull, options).await?;
-    let kernel = kernel::<R>();
-    let devices = pull.context.devices().iter();
-    let streams: Vec<Stream> = devices.map(|device| device.stream()).collect::<Result<_, _>>()?;
-    let host = pull.context.host();
-    let reports: Vec<_> = streams.iter().map(|_| host.shared(REPORT)).collect::<Result<_, _>>()?;
-    let (mut dangling, mut iterations) = (pull.dangling, 0);
-    let start = Instant::now();
-    let change = loop {
-        for (place, (stream, report)) in streams.iter().zip(&reports).enumerate() {
-            let settings = pull.settings(place, options, dangling);
-            launch(pull, &memory, &kernel, (stream, place, iterations), (report, settings))?;
-        }
-        for stream in &streams {
-            stream.completed()?.await?;
-        }
-        let sum = |word: usize| -> Result<f64> {
-            let all = reports.iter().map(|report| Ok(f64::from_bits(report.load(word)?)));
-            all.sum()
-        };
-        let change = sum(0)?;
-        dangling = sum(1)?;
-        iterations += 1;
-        if is_over(options, iterations, change) {
-            break change;
-        }
+    let first = Sums { change: f64::INFINITY, dangling: pull.dangling };
+    let meetings = TwinMeetings::new(&pull.context, Course { sweeps: 0, sums: first });
+    let kernel = kernel::<R>(pull, options, &meetings);
+    let launch = |place: usize, stream: &Stream| {
+        let part = &pull.parts[place];
+        let [even, odd] = [0, 1].map(|sweeps| memory.after(sweeps).iter().collect::<Vec<_>>());
+        let arguments = (
+            (&*part.offsets, &*part.sources, &*part.weights),
+            (&*part.row_weights, &memory.teleport[place]),
+            (&*part.told_rows, tells(pull, place), place as u32),
+            (&even[..], &odd[..]),
+            pull.settings(place, options, pull.dangling),
+        );
+        kernel.launch(stream, 1, arguments)
     };
+    let start = Instant::now();
+    meetings.run(pull.context.devices(), launch).await?;
     let run_time = start.elapsed();
     let start = Instant::now();
+    let Course { sweeps: iterations, sums: Sums { change, .. } } = meetings.course();
     let ranks = ranks(pull, memory.after(iterations)).await?;
     let converged = change <= options.tolerance;
     let statistics = pull.swept(iterations, links(pull, iterations));
@@ -90,49 +92,49 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     Ok(Ranks { ranks, iterations, change, converged, statistics, run_time, gather_time })
 }
 
-/// Submits one device's sweep after so many.
-fn launch<R: Real>(
+fn kernel<R: Real>(
     pull: &PullGraph<R>,
-    memory: &SweepMemory<R>,
-    kernel: &Kernel<Signature<R>>,
-    (stream, place, sweeps): (&Stream, usize, u32),
-    (report, settings): (&SharedBuffer<u64>, Settings),
-) -> Result<()> {
-    let part = &pull.parts[place];
-    let gives: Vec<_> = memory.after(sweeps + 1).iter().collect();
-    let arguments = (
-        (&*part.offsets, &*part.sources, &*part.weights),
-        (&*part.row_weights, &memory.teleport[place]),
-        (&*part.told_rows, tells(pull, place), place as u32),
-        (&memory.after(sweeps)[place], &gives[..]),
-        report,
-        settings,
-    );
-    Ok(kernel.launch(stream, part.sources.len(), arguments)?)
-}
-
-fn kernel<R: Real>() -> Kernel<Signature<R>> {
-    Kernel::<Signature<R>>::new("sweep", twin::<R>)
+    options: &PageRankOptions,
+    meetings: &Arc<TwinMeetings<Course>>,
+) -> Kernel<Signature<R>> {
+    let all_sums: AllSums = pull.parts.iter().map(|_| Mutex::default()).collect();
+    let (meetings, base) = (Arc::clone(meetings), pull.base(options));
+    let (tolerance, most) = (options.tolerance, options.max_iterations);
+    Kernel::of_step_closure("sweeps", move |_, view: &View<'_, R>| {
+        let &(.., (_, _, here), _, settings) = view;
+        let sweep = |course: &Course| {
+            let settings = Settings { base: base(course.sums.dangling), ..settings };
+            let sums = sweep::<R>(view, course.sweeps, settings)?;
+            *all_sums[here as usize].lock().unwrap_or_else(PoisonError::into_inner) = sums;
+            Ok(())
+        };
+        let advance = |course: &mut Course| {
+            let of = |its: &Mutex<Sums>| *its.lock().unwrap_or_else(PoisonError::into_inner);
+            course.sums = Sums::total(all_sums.iter().map(of));
+            course.sweeps += 1;
+            !is_over(tolerance, most, course.sweeps, course.sums.change)
+        };
+        meetings.run_twin(here as usize, sweep, advance)
+    })
 }
 
 /// A vector of shares, as kernels see it.
 type Shares<'a, R> = &'a [<<R as Real>::Bits as AtomicPod>::Atomic];
 
 /// What the twin sees of a [`Signature`].
-type View<'a, R> = (
-    (&'a [u64], &'a [u32], &'a [R]),
-    (&'a [R], &'a [R]),
-    (&'a [u32], Tells, u32),
-    (Shares<'a, R>, Vec<Shares<'a, R>>),
-    &'a [AtomicU64],
-    Settings,
-);
+type View<'a, R> = <Signature<R> as Parameter>::View<'a>;
 
-fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
-    let (arcs, vertices, (told_rows, tells, here), (known, all), report, settings) = view;
-    let rows = HostRows::new(arcs, vertices, settings);
+/// A device's sweep after so many.
+fn sweep<R: Real>(
+    view: &View<'_, R>,
+    sweeps: u32,
+    settings: Settings,
+) -> std::result::Result<Sums, KernelFault> {
+    let &(arcs, vertices, (told_rows, tells, here), (ref even, ref odd), _) = view;
+    let [from, all] = if sweeps.is_multiple_of(2) { [even, odd] } else { [odd, even] };
+    let (rows, known) = (HostRows::new(arcs, vertices, settings), from[here as usize]);
     // SAFETY: a share lies as its bits do, whose atomics have their size and alignment; and nobody
-    // writes what is known before the host has heard that all devices have ended this sweep.
+    // writes what is known before all devices have met after this sweep.
     let known = unsafe { std::slice::from_raw_parts(known.as_ptr().cast::<R>(), known.len()) };
     let known = |place: usize| known.get(place).copied();
     let own = &all[here as usize][settings.first_vertex as usize..];
@@ -150,8 +152,17 @@ fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
         }
         Ok(())
     })?;
+    tell::<R>(own, all, (told_rows, tells))?;
     let sums = blocks.into_iter().map(|(_, sums)| sums.into_inner());
-    Sums::report(sums.map(|sums| sums.unwrap_or_else(PoisonError::into_inner)), report);
+    Ok(Sums::total(sums.map(|sums| sums.unwrap_or_else(PoisonError::into_inner))))
+}
+
+/// Writes own shares where others ask for them.
+fn tell<R: Real>(
+    own: Shares<'_, R>,
+    all: &[Shares<'_, R>],
+    (told_rows, tells): (&[u32], Tells),
+) -> KernelResult {
     for (there, [first, count, rows]) in all.iter().zip(tells) {
         let there = &there[first as usize..][..count as usize];
         Grid::of_blocks(there.len(), SHARES).for_each_block(|block| {

@@ -31,7 +31,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
             let change: f64 = sums.iter().map(|(change, _)| change).sum();
             dangling = sums.iter().map(|(_, dangling)| dangling).sum();
             iterations += 1;
-            if is_over(options, iterations, change) {
+            if is_over(options.tolerance, options.max_iterations, iterations, change) {
                 break change;
             }
         };

@@ -166,16 +166,25 @@ impl<R: Real> PullGraph<R> {
         options: &PageRankOptions,
         dangling: f64,
     ) -> Settings {
-        let (part, damping) = (&self.parts[place], options.damping);
-        let nowhere = if options.personalization.is_empty() { 1.0 - damping } else { 0.0 };
+        let part = &self.parts[place];
         Settings {
-            damping,
-            base: (nowhere + damping * dangling) / f64::from(self.partition.vertices()),
+            damping: options.damping,
+            base: self.base(options)(dangling),
             first_vertex: part.places.of_own(self.partition.range(place)),
             block_rows: part.block_rows,
             long_rows: part.long_rows,
             wide_slices: part.wide_slices,
         }
+    }
+
+    /// What every vertex gets from nowhere and of the dangling ones, these having such a rank in all.
+    pub(crate) fn base(
+        &self,
+        options: &PageRankOptions,
+    ) -> impl Fn(f64) -> f64 + Send + Sync + use<R> {
+        let (damping, vertices) = (options.damping, f64::from(self.partition.vertices()));
+        let nowhere = if options.personalization.is_empty() { 1.0 - damping } else { 0.0 };
+        move |dangling| (nowhere + damping * dangling) / vertices
     }
 
     /// What vertices give at the start, when ranks are even, in the places of a device.

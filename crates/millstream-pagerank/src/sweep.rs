@@ -8,7 +8,6 @@ use millstream_device::{
     CudaSource, Grid, Kernel, KernelResult, Pod, Read, Shared, Trusted, Value, Write, Zeroable,
 };
 
-use crate::PageRankOptions;
 use crate::host_rows::{HostRows, Sums};
 use crate::real::Real;
 
@@ -79,10 +78,10 @@ pub(crate) fn rank<R: Real>(share: R, row_weight: R) -> R {
     if row_weight == R::ZERO { share } else { share * row_weight }
 }
 
-/// Whether sweeps that the host starts end after so many, of which the last has changed ranks so much.
-pub(crate) fn is_over(options: &PageRankOptions, sweeps: u32, change: f64) -> bool {
+/// Whether sweeps end after so many, `most` at most, of which the last has changed ranks so much.
+pub(crate) fn is_over(tolerance: f64, most: u32, sweeps: u32, change: f64) -> bool {
     // Ranks beyond their type do not come back, however many sweeps follow.
-    sweeps == options.max_iterations || !change.is_finite() || change <= options.tolerance
+    sweeps == most || !change.is_finite() || change <= tolerance
 }
 
 /// What the twin sees of a [`Signature`].
@@ -120,6 +119,7 @@ fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
         Ok(())
     })?;
     let sums = blocks.into_iter().map(|block| block.into_inner());
-    Sums::report(sums.map(|block| block.unwrap_or_else(PoisonError::into_inner).2), report);
+    let sums = sums.map(|block| block.unwrap_or_else(PoisonError::into_inner).2);
+    Sums::total(sums).report(report);
     Ok(())
 }

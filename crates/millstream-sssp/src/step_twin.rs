@@ -98,8 +98,7 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
         let arguments = (out, incoming, values, lists, exchange, words, settings);
         kernel.launch(stream, 1, arguments)
     };
-    let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-    meetings.run(&gangs, launch).await?;
+    meetings.run(search.graph.incoming.context().devices(), launch).await?;
     work(memory)
 }
 

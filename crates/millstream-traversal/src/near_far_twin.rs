@@ -139,8 +139,7 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
         let (graph, exchange) = search.common(its, &inboxes, place);
         kernel.launch(stream, 1, (graph, (&its.values, &its.sources), exchange, its.settings))
     };
-    let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-    meetings.run(&gangs, launch).await?;
+    meetings.run(search.graph.context().devices(), launch).await?;
     Ok(piles.iter().map(|its| its.lock().done.clone()).collect())
 }
 

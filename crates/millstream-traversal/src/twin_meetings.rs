@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use millstream_device::{Bell, KernelFault, KernelResult, Step, Stream};
-use millstream_flow::{Context, GangMemory};
+use millstream_device::{Bell, Device, KernelFault, KernelResult, Step, Stream};
+use millstream_flow::Context;
 use parking_lot::Mutex;
 
 /// Where the twins of a search meet. They and the host share the course of the search: how far it has
@@ -79,6 +79,11 @@ impl<C: Clone + Send> TwinMeetings<C> {
         }
     }
 
+    /// How far the devices have come.
+    pub fn course(&self) -> C {
+        self.state.lock().course.clone()
+    }
+
     /// Whether the search is over: asked for by a step that may take long.
     pub fn is_over(&self) -> bool {
         self.state.lock().is_over
@@ -93,14 +98,14 @@ impl<C: Clone + Send> TwinMeetings<C> {
     /// Dropping the future ends the search: each device still does its step.
     pub async fn run(
         &self,
-        gangs: &[&GangMemory],
+        devices: &[Device],
         mut launch: impl FnMut(usize, &Stream) -> millstream_device::Result<()>,
     ) -> millstream_device::Result<()> {
         // Also if a device fails: the others would wait for it.
         let _end = End(self);
         let mut twins = Vec::new();
-        for (place, gang) in gangs.iter().enumerate() {
-            let stream = gang.device.stream()?;
+        for (place, device) in devices.iter().enumerate() {
+            let stream = device.stream()?;
             launch(place, &stream)?;
             twins.push(stream.completed()?);
         }
@@ -121,7 +126,6 @@ impl<C> Drop for End<'_, C> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::Duration;
 
     use millstream_device::{Kernel, Read};
     use millstream_flow::Devices;
@@ -145,7 +149,6 @@ mod tests {
         step: impl Fn(usize, u64) -> KernelResult + Send + Sync + Copy + 'static,
     ) -> millstream_flow::Result<Vec<u64>> {
         let counts: Arc<[AtomicU64]> = (0..DEVICES).map(|_| AtomicU64::new(0)).collect();
-        let gangs = GangMemory::of_all(context, 0, 1, Duration::from_secs(10)).unwrap();
         let meetings = TwinMeetings::new(context, 0u64);
         let (shared, counted) = (Arc::clone(&meetings), Arc::clone(&counts));
         let kernel: Kernel<(Read<u32>,)> =
@@ -167,7 +170,7 @@ mod tests {
             let here = stream.uploaded(vec![place as u32])?;
             kernel.launch(stream, 1, (&here,))
         };
-        context.block_on(meetings.run(&gangs.iter().collect::<Vec<_>>(), launch))??;
+        context.block_on(meetings.run(context.devices(), launch))??;
         Ok(counts.iter().map(|it| it.load(Ordering::Relaxed)).collect())
     }
 
