@@ -72,7 +72,7 @@ impl Packet {
         let word = || self.word.load(Ordering::Acquire);
         let holder = || leaves.filter(|&leaves| word() != leaves);
         let over = |_, holder: &Holder, was_alone| was_alone && *holder == Some(word());
-        self.claims.claim(PACKET, usage, holder, over, |_| false)
+        self.claims.claim(PACKET, usage, holder, over, |_| false).ok()
     }
 
     fn give_back(&self, number: u64) {

@@ -49,7 +49,7 @@ impl<H> Default for Claims<H> {
 
 impl<H: Clone> Claims<H> {
     /// Claims packets: the claim's number. Or nothing, if others are at them, but for those who are
-    /// `over` and those whom it does `not_mind`. `over` is asked with whether the holder
+    /// `over` and those whom it does `not_mind`: who they are. `over` is asked with whether the holder
     /// has been alone at the packet; what others do there says nothing of one that has not. The `holder`
     /// is made when nobody else can claim, so that it may tell what it has found then. Neither that nor
     /// `over` must come back here.
@@ -60,9 +60,9 @@ impl<H: Clone> Claims<H> {
         holder: impl FnOnce() -> H,
         over: impl Fn(usize, &H, bool) -> bool,
         not_mind: impl Fn(&H) -> bool,
-    ) -> Option<u64> {
+    ) -> Result<u64, Vec<H>> {
         // Dropped without the lock, here and below: a holder may tell others as it goes.
-        let (mut is_refused, mut ended) = (false, Vec::new());
+        let (mut others, mut ended) = (Vec::new(), Vec::new());
         let mut state = self.state.lock();
         for packet in packets.clone() {
             let Some(claims) = state.of_packets.get_mut(&packet) else { continue };
@@ -71,13 +71,13 @@ impl<H: Clone> Claims<H> {
             let conflicts = |claim: &&mut Claim<H>| {
                 (usage == Use::Write || claim.usage == Use::Write) && !not_mind(&claim.holder)
             };
-            for claim in claims.iter_mut().filter(conflicts) {
+            others.extend(claims.iter_mut().filter(conflicts).map(|claim| {
                 claim.has_refused = true;
-                is_refused = true;
-            }
+                claim.holder.clone()
+            }));
         }
-        if is_refused && !seeded(Fault::ClaimBesideOthers) {
-            return None;
+        if !others.is_empty() && !seeded(Fault::ClaimBesideOthers) {
+            return Err(others);
         }
         state.last += 1;
         let (number, holder) = (state.last, holder());
@@ -88,7 +88,7 @@ impl<H: Clone> Claims<H> {
             let holder = holder.clone();
             claims.push(Claim { number, usage, holder, is_alone, has_refused: false });
         }
-        Some(number)
+        Ok(number)
     }
 
     /// Ends a claim. Whether somebody was refused because of it, who must be told to look again: a ring

@@ -2,9 +2,11 @@
 //! the items.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millstream_device::{Bell, Completion, EventStatus};
+use parking_lot::Mutex;
 
 use super::claims::Use;
 use super::segment::SegmentCore;
@@ -32,26 +34,55 @@ pub(super) struct Told {
 /// A copy, or a change of its word alone, from before it is submitted until it is over.
 #[derive(Debug, Default)]
 pub(super) struct CopyUnderWay {
-    /// Once it is submitted.
-    completion: OnceLock<Completion>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Once it is submitted: right behind it, before what comes next on its stream, which may wait for
+    /// who wants the packet.
+    completion: Option<Completion>,
+    /// Somebody was refused because of it: the bell tells of its end.
+    is_wanted: bool,
 }
 
 impl CopyUnderWay {
-    /// It is submitted, and over with this, of which nothing else is part: behind what comes next on its
-    /// stream, that may wait for who wants the packet.
+    /// It is submitted, and over with this.
     pub(super) fn submitted(&self, completion: Completion, bell: &Arc<Bell>) {
-        let bell = Arc::clone(bell);
-        // Kept first: who was refused and looks again finds it over.
-        let told = completion.clone();
-        let _ = self.completion.set(completion);
-        told.on_complete(move |_| bell.ring());
+        let is_wanted = {
+            let mut state = self.state.lock();
+            state.completion = Some(completion.clone());
+            state.is_wanted
+        };
+        if is_wanted {
+            tell(&completion, bell);
+        }
     }
 
     fn is_over(&self) -> bool {
         // A failed one, too: the group has ended, and whoever looks hears why. If a GPU has had a
         // fault, the copy may go on, and guarded items are refused.
-        self.completion.get().is_some_and(|it| it.status() != EventStatus::Pending)
+        let state = self.state.lock();
+        state.completion.as_ref().is_some_and(|it| it.status() != EventStatus::Pending)
     }
+
+    /// Lets the bell tell of its end. Not of each copy's: as a rule nobody waits for it.
+    fn want(&self, bell: &Arc<Bell>) {
+        let completion = {
+            let mut state = self.state.lock();
+            let is_news = !std::mem::replace(&mut state.is_wanted, true);
+            state.completion.clone().filter(|_| is_news)
+        };
+        if let Some(completion) = completion {
+            tell(&completion, bell);
+        }
+    }
+}
+
+/// Without a lock: if it is over already, those who wait look again within this call.
+fn tell(completion: &Completion, bell: &Arc<Bell>) {
+    let bell = Arc::clone(bell);
+    completion.on_complete(move |_| bell.ring());
 }
 
 impl<T: Item> SegmentCore<T> {
@@ -68,7 +99,15 @@ impl<T: Item> SegmentCore<T> {
         not_mind: impl Fn(&Holder) -> bool,
     ) -> Option<u64> {
         let over = |packet, holder: &Holder, alone| self.is_over(packet, holder, alone);
-        self.claims.claim(packets.clone(), usage, holder, over, not_mind)
+        let claimed = self.claims.claim(packets.clone(), usage, holder, over, not_mind);
+        let refused = |others: Vec<Holder>| {
+            for other in others {
+                if let Holder::Copy { copy, .. } = other {
+                    copy.want(self.bell());
+                }
+            }
+        };
+        claimed.map_err(refused).ok()
     }
 
     fn is_over(&self, packet: usize, holder: &Holder, was_alone: bool) -> bool {
@@ -102,15 +141,23 @@ impl<T: Item> SegmentCore<T> {
             let tells = leaves.filter(|_| self.mirror.is_empty()).filter(becomes);
             let tells = tells.zip(self.kernels.given_to_none());
             let told = |(condition, kernels)| Told { epoch, condition, kernels };
-            Holder::Copy { copy: Arc::clone(copy), tells: tells.map(told) }
+            let tells = tells.map(told);
+            if tells.is_none() {
+                // Relaxed: who waits for what this copy does has heard of the call.
+                self.untold.store(true, Ordering::Relaxed);
+            }
+            Holder::Copy { copy: Arc::clone(copy), tells }
         };
         let not_mind = |other: &Holder| !waits && matches!(other, Holder::Copy { .. });
         self.claim(&(packet..packet + 1), usage, holder, not_mind)
     }
 
-    /// Whether host code may use packets so now, if it is to. The bell rings when it may be.
+    /// Whether host code that has found packets to be as it wants may use them now, if it is to. The
+    /// bell rings when it may be.
     pub(super) fn is_free(&self, packets: &Range<usize>, usage: Option<Use>) -> bool {
-        usage.is_none_or(|usage| self.use_on_host(packets.clone(), usage).is_some())
+        // As a rule the words say it.
+        let may = |usage| self.use_on_host(packets.clone(), usage).is_some();
+        !self.untold.load(Ordering::Relaxed) || usage.is_none_or(may)
     }
 
     /// Ends a claim early.

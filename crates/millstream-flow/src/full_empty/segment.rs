@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use millstream_device::{Event, GuardedBuffer, InFlight, Part, Promise, SharedBuffer, Stream};
@@ -51,6 +51,8 @@ pub(super) struct SegmentCore<T: Item> {
     pub(super) waits: AtomicUsize,
     /// Of packets, by who is at their items.
     pub(super) claims: Claims<Holder>,
+    /// Some copy of this epoch is over with its event only: a packet's word may come before that.
+    pub(super) untold: AtomicBool,
     pub(super) kernels: KernelUses,
 }
 
@@ -186,6 +188,7 @@ impl<T: Item> FullEmptySegment<T> {
             shape,
             waits: AtomicUsize::new(0),
             claims: Claims::default(),
+            untold: AtomicBool::new(false),
             kernels: KernelUses::default(),
         };
         Ok(FullEmptySegment { core: Arc::new(core), epoch: next_epoch(0) })
@@ -229,6 +232,7 @@ impl<T: Item> FullEmptySegment<T> {
         }
         // Of copies that are over.
         self.core.claims.clear();
+        self.core.untold.store(false, Ordering::Relaxed);
         self.epoch = next_epoch(self.epoch);
         Ok(())
     }
