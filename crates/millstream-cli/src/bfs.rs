@@ -43,8 +43,9 @@ pub(crate) struct Arguments {
     /// upload, and slower searches, which do not go by near and far piles.
     #[arg(long)]
     no_layouts: bool,
-    /// Writes the predecessor of each vertex as --output does its value; in .npy files
-    /// 4294967295 says that there is none, with --relabel 18446744073709551615.
+    /// Writes the predecessor of each vertex as --output does its value. A source has none, nor has
+    /// a vertex that is not reached: inf in text, in .npy files 4294967295, with --relabel
+    /// 18446744073709551615.
     #[arg(long)]
     predecessors: Option<PathBuf>,
 }

@@ -16,7 +16,8 @@ use crate::trace;
 #[derive(Debug, Args)]
 pub(crate) struct DeviceOptions {
     /// A comma list: cuda:0-3 (GPUs), cuda:0x4 (four virtual devices on one
-    /// GPU), host:4 (host devices), cuda:0,host:1. Unless given, what the
+    /// GPU), host:4 (host devices), host:2x3 (three virtual devices on each
+    /// of two), cuda:0,host:1 (both). Unless given, what the
     /// variable MILLSTREAM_DEVICES names; else every GPU; else host:4.
     #[arg(long, value_name = "LIST")]
     devices: Option<String>,

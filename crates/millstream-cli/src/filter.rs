@@ -84,6 +84,7 @@ impl Schedule {
 struct Report {
     algorithm: &'static str,
     items: u32,
+    divisor: u32,
     cost: u32,
     kept: usize,
     devices: Vec<String>,
@@ -182,6 +183,7 @@ fn report(
     Report {
         algorithm: "filter",
         items: arguments.items,
+        divisor: arguments.divisor,
         cost: arguments.cost,
         kept: filtered.kept.len(),
         devices: filterers.iter().map(|filterer| filterer.device.name()).collect(),

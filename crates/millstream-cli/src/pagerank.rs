@@ -202,7 +202,7 @@ fn check_packets(
         return Err(Error::Usage(format!("{option} has no meaning here: {reason}")));
     }
     let reason = "host devices write into each other's memory, and sweeps send no packets";
-    remark(format!("{option} does nothing here: {reason}, unless --transfer is copy"));
+    remark(format!("{option} does nothing here: {reason}, unless --transfer is copy or host"));
     Ok(())
 }
 

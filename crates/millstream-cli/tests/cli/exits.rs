@@ -150,9 +150,12 @@ fn help_says_what_unreached_is_and_who_divides() {
         [("bfs", "18446744073709551615"), ("sssp", "18446744073709551615"), ("cc", "4294967295")]
     {
         assert!(help(command).contains(none));
+        assert_eq!(help(command).contains("not reached: inf in text"), command != "cc");
     }
     for command in ["bfs", "sssp", "cc", "pagerank"] {
-        assert!(help(command).contains("devices; edges unless given"));
+        let help = help(command);
+        assert!(help.contains("devices; edges unless given"), "{help}");
+        assert!(help.contains("host:2x3 (three virtual devices on each of two)"), "{help}");
     }
 }
 

@@ -194,6 +194,24 @@ fn converting_obeys_the_reader_options() {
 }
 
 #[test]
+fn an_edge_list_does_not_lose_vertices() {
+    let folder = Folder::new();
+    let banner = "%%MatrixMarket matrix coordinate pattern symmetric\n";
+    let last = folder.file("last.mtx", format!("{banner}3 3 1\n2 1\n"));
+    let said = refused(&["convert", &last, &folder.path("out.el")], 2);
+    assert!(said.contains("every other format keeps it"), "{said}");
+    for (name, format) in [("a.mtx", None), ("a.gr", None), ("a.graph", None), ("a.mill", None)]
+        .into_iter()
+        .chain([("b.gr", Some("galois"))])
+    {
+        let out = folder.path(name);
+        let format: Vec<_> = format.iter().flat_map(|&format| ["--format", format]).collect();
+        succeed(&[&["convert", &last, &out], &format[..]].concat());
+        assert_eq!(info(&out)["vertices"], json!(3), "{name}");
+    }
+}
+
+#[test]
 fn impossible_graphs_are_refused_and_nothing_is_written() {
     let folder = Folder::new();
     let out = folder.path("graph.el");

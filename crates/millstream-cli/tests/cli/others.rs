@@ -18,6 +18,7 @@ fn filter_keeps_the_multiples() {
             schedule,
         ]);
         assert_eq!((&report["algorithm"], &report["items"]), (&json!("filter"), &json!(100_000)));
+        assert_eq!(report["divisor"], json!(7));
         assert_eq!((&report["kept"], &report["verified"]), (&json!(14_286), &json!(true)));
         assert!(report["items_per_second"].as_f64().unwrap() > 0.0);
         assert_eq!(report["devices"].as_array().unwrap().len(), 4);

@@ -161,10 +161,11 @@ fn an_option_of_the_worklist_asks_for_it() {
     }
     // Sweeps have packets, too, where devices do not write into each other's memory.
     let packets = &["--packet-bytes", "4096", "--buffers", "1"][..];
-    for (transfer, does_nothing) in [("push", true), ("copy", false)] {
+    for (transfer, does_nothing) in [("push", true), ("copy", false), ("host", false)] {
         let pagerank = ["pagerank", &karate, "--transfer", transfer, "--json"];
         let Answer { stdout, stderr: said, .. } = run(&[&pagerank[..], packets].concat());
         assert_eq!(said.contains("--packet-bytes does nothing here"), does_nothing, "{said}");
+        assert_eq!(said.contains("unless --transfer is copy or host"), does_nothing, "{said}");
         let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
         assert_eq!(answer["method"], "pull");
     }

@@ -160,7 +160,7 @@ fn check_last_vertex(graph: &CsrGraph) -> Result<(), Stop> {
         0 => "it has no arc".to_string(),
         _ => format!(
             "it has no arc from or to the last of its {vertices} vertices, whose number would be \
-             lost (.mtx and .mill keep it)"
+             lost (every other format keeps it)"
         ),
     };
     Err(Stop::NotRepresentable(reason))
