@@ -11,7 +11,8 @@ use millstream_traversal::internals::{
     check_partition, run,
 };
 use millstream_traversal::{
-    DegreeOrder, Delta, DepthProbe, DistributedGraph, Layout, UNREACHED, WorklistOptions,
+    DegreeOrder, Delta, DepthProbe, DistributedGraph, Layout, UNREACHED, Unsuitable,
+    WorklistOptions,
 };
 use millstream_worklist::WorklistStatistics;
 
@@ -166,7 +167,7 @@ pub struct Bfs {
     incoming: Incoming,
     isolated: Isolated,
     /// Of a graph with thin levels.
-    near: Option<NearRows>,
+    near: Result<NearRows, Unsuitable>,
     hubs: Option<Hubs>,
     /// What its levels are like; nothing is known of them if a worklist is asked for.
     depth: DepthProbe,
@@ -302,11 +303,12 @@ impl Bfs {
         let are_gpus = context.all_gpus();
         let (distributed, rows) =
             DistributedGraph::with_structure(context, graph, partition).await?;
-        let near = match options.layouts && depth.is_thin() {
+        let near = match options.layouts && algorithm != Algorithm::Asynchronous {
+            false => Err(Unsuitable::Upload),
+            true if !depth.is_thin() => Err(Unsuitable::Levels),
             true => NearRows::new::<Levels>(graph, &distributed).await?,
-            false => None,
         };
-        let has_hubs = options.layouts && are_gpus && near.is_none();
+        let has_hubs = options.layouts && are_gpus && near.is_err();
         let hubs = match incoming.of(&distributed).filter(|_| has_hubs) {
             Some(reversed) => {
                 Some(Hubs::new(&rows, &distributed, reversed, isolated.connected()).await?)
@@ -368,13 +370,14 @@ impl Bfs {
 
     /// The packed rows that searches read.
     fn near(&self) -> Option<&NearRows> {
-        self.near.as_ref().filter(|_| self.options.layouts)
+        self.near.as_ref().ok().filter(|_| self.options.layouts)
     }
 
     /// What was made for searches beside the graph's rows.
     pub fn layouts(&self) -> Vec<Layout> {
         let order = self.order.map(|order| order.layout(&self.graph));
-        let (incoming, near) = (self.incoming.layout(), self.near.as_ref().map(NearRows::layout));
+        let (incoming, near) =
+            (self.incoming.layout(), self.near.as_ref().ok().map(NearRows::layout));
         let hubs = self.hubs.as_ref().map(Hubs::layout);
         [order, incoming, near, hubs].into_iter().flatten().collect()
     }
@@ -453,7 +456,7 @@ impl Bfs {
             return Err(Error::NearFarWithoutLayouts);
         }
         check_kernels_push(self.graph.context())?;
-        let rows = self.near().ok_or(Error::NotNearFar)?;
+        let rows = self.near.as_ref().map_err(|&reason| Error::NotNearFar { reason })?;
         let (graph, limit, grows) = (&self.graph, self.limit(), true);
         let BfsOptions { waiting, patience, .. } = self.options;
         let search = NearFar::<Levels> { graph, rows, limit, delta, grows, waiting, patience };

@@ -1,5 +1,7 @@
 //! What can go wrong with a search.
 
+use millstream_traversal::Unsuitable;
+
 /// The result of a search.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -19,10 +21,11 @@ pub enum Error {
     )]
     NotLevelSynchronous,
     /// The devices or the graph do not allow a search by near and far piles.
-    #[error(
-        "a search by near and far piles needs up to 16 host devices, or up to eight GPUs with NVLink, and a graph of about four arcs a vertex at most and many thin levels; for several devices it must be symmetric, in parts that few arcs leave"
-    )]
-    NotNearFar,
+    #[error("this cannot be searched by near and far piles: {reason}")]
+    NotNearFar {
+        /// The condition that does not hold.
+        reason: Unsuitable,
+    },
     /// A search by near and far piles that may not read what it needs.
     #[error("a search by near and far piles reads packed rows, which the options say not to")]
     NearFarWithoutLayouts,

@@ -17,5 +17,5 @@ mod rule;
 pub use algorithm::Algorithm;
 pub use bfs::{Bfs, BfsOptions, BfsResult};
 pub use error::{Error, Result};
-pub use millstream_traversal::{Delta, Layout, LayoutKind, UNREACHED, WorklistOptions};
+pub use millstream_traversal::{Delta, Layout, LayoutKind, UNREACHED, Unsuitable, WorklistOptions};
 pub use rule::{Levels, cuda_sources};

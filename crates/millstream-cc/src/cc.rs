@@ -30,7 +30,8 @@ const PIECE: usize = 1 << 14;
 pub struct CcOptions {
     /// Bytes of a packet at most; 1 MiB unless set.
     pub packet_bytes: usize,
-    /// Packet buffers of each device and router; `None` for 2.
+    /// Packet buffers of each device and router; `None` for 2. More than there are packets are as
+    /// many.
     pub buffers: Option<usize>,
     /// How long GPUs that reach each other's memory wait for each other before a search fails; ten
     /// seconds unless set.
@@ -254,7 +255,7 @@ impl Cc {
             Resident { part, hubs, first_vertex, method, hub }
         });
         let is_gang = is_gang(context);
-        let mut result = if is_gang || are_peers(context) {
+        let mut result = if !sends_packets(context) {
             let spread = Spread {
                 covered: self.survey.named.clone(),
                 own: (0..partition.parts()).map(|place| partition.range(place)).collect(),
@@ -271,6 +272,25 @@ impl Cc {
         }
         Ok(result)
     }
+}
+
+/// Whether the devices of a context, which have the rows of a graph, send packets over links to find
+/// its components. They do not where they merge their trees in each other's memory: GPUs with NVLink
+/// between all, or up to 16 host devices, unless another [way](Context::transfer) than pushing is
+/// asked for.
+///
+/// ```
+/// use millstream_cc::sends_packets;
+/// use millstream_device::TransferWay;
+/// use millstream_flow::{Context, Devices};
+///
+/// let builder = || Context::builder().devices(Devices::host(4));
+/// assert!(!sends_packets(&builder().build()?));
+/// assert!(sends_packets(&builder().transfer(TransferWay::Copy).build()?));
+/// # Ok::<(), millstream_flow::Error>(())
+/// ```
+pub fn sends_packets(context: &Context) -> bool {
+    !is_gang(context) && !are_peers(context)
 }
 
 /// Whether these are GPUs that merge their trees as a gang.

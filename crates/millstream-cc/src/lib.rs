@@ -22,7 +22,7 @@ mod streamed;
 mod survey;
 mod sync;
 
-pub use cc::{Cc, CcOptions, CcResult};
+pub use cc::{Cc, CcOptions, CcResult, sends_packets};
 pub use error::{Error, Result};
 pub use kernels::cuda_sources;
 pub use method::Method;

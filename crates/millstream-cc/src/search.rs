@@ -31,15 +31,22 @@ impl Search {
         Search { context: context.clone(), graph: Graph::new(context), vertices, options }
     }
 
-    /// Buffers for packets of so many bytes.
-    pub(crate) fn buffers(&self, packet_bytes: usize) -> Buffers {
-        Buffers::bytes(packet_bytes).count(self.options.buffers.unwrap_or(BUFFERS))
+    /// Buffers for a message of so many items: packets are no larger, and no more than they are.
+    pub(crate) fn buffers(&self, items: usize) -> Buffers {
+        let packet = self.packet_items(items);
+        let packets = items.div_ceil(packet).max(BUFFERS);
+        let count = self.options.buffers.map_or(BUFFERS, |count| count.min(packets));
+        Buffers::items(packet).count(count)
+    }
+
+    /// Items in a packet of a message of so many.
+    fn packet_items(&self, items: usize) -> usize {
+        (self.options.packet_bytes / size_of::<Edge>()).min(items).max(1)
     }
 
     /// Pairs in a packet between devices: never more than there are vertices.
     fn message_items(&self) -> usize {
-        let most = self.options.packet_bytes / size_of::<Edge>();
-        most.min(self.vertices.max(1) as usize)
+        self.packet_items(self.vertices as usize)
     }
 
     /// Memory of all devices, which have so many resident arcs each; which of them have
@@ -98,7 +105,7 @@ impl Search {
             Arcs::Streamed(_) => None,
         });
         let solvers = self.solvers(resident, None, method)?;
-        let buffers = self.buffers(self.message_items() * size_of::<Edge>());
+        let buffers = self.buffers(self.vertices as usize);
         let Search { context, graph, .. } = self;
         let statistics = graph.statistics();
         let order = context.topology().ring_order();

@@ -51,7 +51,7 @@ impl Cc {
         let mut fault = None;
         let edges = checked(edges.into_iter(), vertices, &mut fault);
         let feed = async |feed, items| send_edges(feed, edges, items).await;
-        let result = search_streamed(context, vertices, options, feed).await?;
+        let result = search_streamed(context, vertices, usize::MAX, options, feed).await?;
         match fault {
             Some(fault) => Err(fault),
             None => Ok(result),
@@ -84,20 +84,22 @@ impl Cc {
         options: CcOptions,
     ) -> Result<CcResult> {
         let feed = async |feed, items| send_rows(feed, graph.structure(), items).await;
-        search_streamed(context, graph.vertices(), options, feed).await
+        let edges = graph.targets().len();
+        search_streamed(context, graph.vertices(), edges, options, feed).await
     }
 }
 
-/// Searches edges that are sent by `feed`, so many in a segment.
+/// Searches `edges` at most, which are sent by `feed`, so many in a segment.
 async fn search_streamed(
     context: &Context,
     vertices: u32,
+    edges: usize,
     options: CcOptions,
     feed: impl AsyncFnOnce(Sender<Edge>, usize) -> Result<(), FlowError>,
 ) -> Result<CcResult> {
     options.check()?;
     let search = Search::new(context, vertices, options);
-    let buffers = search.buffers(options.packet_bytes);
+    let buffers = search.buffers(edges);
     let router = search.graph.router::<Edge>(first_available())?;
     let sender = router.sender(context.host())?;
     let receiver = |device| Ok(Arcs::Streamed(router.receiver(device, buffers)?));

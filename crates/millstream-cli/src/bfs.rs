@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, Delta};
+use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, Delta, Error as BfsError};
 use millstream::graph::{CsrGraph, validate};
+use millstream::traversal::Error as TraversalError;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::job::Job;
-use crate::options::{Spread, Worklist, delta, meaningless};
+use crate::options::{Spread, Worklist, delta, impossible, meaningless};
 use crate::output::{check_all_writable, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
@@ -89,14 +90,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let context = spread.context()?;
     let clock = Clock::start();
     let graph = input.read()?;
-    let sources = sources(&arguments.source, &graph)?;
+    let sources = sources(&arguments.source, input, &graph)?;
     let mut job = Job::new("bfs", (input, how), (&context, &graph), clock);
     job.common.source = Some(original_ids(&graph, &sources));
     let partition = spread.partition(&graph, context.devices().len())?;
     job.partitioned();
     let upload = Bfs::with_partition(&context, &graph, partition, options);
     let run = async |bfs: &Bfs| bfs.run(&sources).await;
-    let (result, layouts) = job.run("searching", upload, Bfs::layouts, run)??;
+    let (result, layouts) = job
+        .run("searching", upload, Bfs::layouts, run)?
+        .map_err(|error| outside(error, options.algorithm))?;
     job.verify(|| verify(&graph, &sources, options.depth_limit, &result));
     let written = phase("writing", || write(arguments, &graph, &result));
     job.went_along(arcs_reached(&graph, |vertex| result.is_reached(vertex)));
@@ -111,6 +114,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         layouts,
     };
     job.answer(report, table, written)
+}
+
+/// An error as the command line has it.
+fn outside(error: BfsError, algorithm: Algorithm) -> Error {
+    match error {
+        BfsError::NotLevelSynchronous
+        | BfsError::NotNearFar { .. }
+        | BfsError::Traversal(TraversalError::NotPushed { .. }) => impossible(algorithm, error),
+        error => error.into(),
+    }
 }
 
 fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use millstream::cc::{Cc, CcOptions};
+use millstream::cc::{Cc, CcOptions, sends_packets};
+use millstream::flow::Context;
 use millstream::graph::{CsrGraph, validate};
 use serde::Serialize;
 
@@ -13,6 +14,7 @@ use crate::job::Job;
 use crate::options::{Patience, Spread};
 use crate::output::{PerDevice, check_all_writable, links, write_values};
 use crate::progress::phase;
+use crate::remark::remark;
 use crate::report::{Answer, Clock, Common, LayoutReport};
 
 /// Weak components: directions of arcs do not count.
@@ -30,10 +32,10 @@ pub(crate) struct Arguments {
     /// the graph first: there is nothing to divide, so it goes without --partitioner.
     #[arg(long)]
     streamed: bool,
-    /// Bytes of a packet at most; there are packets where edges are streamed, devices do
+    /// Bytes of a packet at most, 1048576 unless given; there are packets where edges are streamed, devices do
     /// not reach each other's memory (GPUs: over NVLink), or --transfer is copy or host.
-    #[arg(long, default_value_t = 1 << 20)]
-    packet_bytes: usize,
+    #[arg(long)]
+    packet_bytes: Option<usize>,
     /// Packet buffers of each device and router; 2 unless given.
     #[arg(long)]
     buffers: Option<usize>,
@@ -58,12 +60,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         return Err(Error::Usage(format!("--partitioner does not go with --streamed: {reason}")));
     }
     let mut options = CcOptions::default();
-    (options.packet_bytes, options.buffers) = (arguments.packet_bytes, arguments.buffers);
+    options.packet_bytes = arguments.packet_bytes.unwrap_or(options.packet_bytes);
+    options.buffers = arguments.buffers;
     options.patience = arguments.patience.time;
     options.check()?;
     let outputs = [("--output", how.output.as_ref()), ("--trace", spread.trace())];
     check_all_writable(&outputs, &[input.named(), spread.topology()])?;
     let context = spread.context()?;
+    remark_on_packets(arguments, &context);
     let clock = Clock::start();
     let graph = input.read()?;
     let mut job = Job::new("cc", (input, how), (&context, &graph), clock);
@@ -99,6 +103,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     job.answer(report, table, written)
 }
 
+/// Without packets, options of theirs do nothing.
+fn remark_on_packets(arguments: &Arguments, context: &Context) {
+    let options = [
+        (arguments.packet_bytes.is_some(), "--packet-bytes"),
+        (arguments.buffers.is_some(), "--buffers"),
+    ];
+    let given = options.into_iter().find_map(|(is_given, name)| is_given.then_some(name));
+    if let Some(option) = given.filter(|_| !arguments.streamed && !sends_packets(context)) {
+        let reason = "the devices reach each other's memory, and send no packets";
+        let unless = "unless --transfer is copy or host, or edges are --streamed";
+        remark(format_args!("{option} does nothing here: {reason}, {unless}"));
+    }
+}
+
 /// Labels are vertices: they go by their ids in the file.
 fn write(path: &Path, graph: &CsrGraph, labels: &[u32]) -> Result<(), Error> {
     match graph.original_ids() {
@@ -111,8 +129,6 @@ fn write(path: &Path, graph: &CsrGraph, labels: &[u32]) -> Result<(), Error> {
 }
 
 fn table(report: &Report) -> String {
-    let largest = format!("{} vertices", report.largest);
-    let components = report.components.to_string();
-    let hooked = report.hooked.clone();
-    report.common.table(&[("components", components), ("largest", largest), ("hooked", hooked)])
+    let components = format!("{}, the largest of {}", report.components, report.largest);
+    report.common.table(&[("components", components), ("hooked", report.hooked.clone())])
 }

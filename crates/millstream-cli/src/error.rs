@@ -61,8 +61,14 @@ pub(crate) enum Error {
         weight: f32,
     },
     /// A shortest path that is too long for the type of the weights, by the ids of the file.
-    #[error("the distance of vertex {vertex} overflows the type of the weights")]
+    #[error(
+        "{}: the distance of vertex {vertex} overflows the type of the weights; smaller weights have \
+         shorter distances, and --cutoff stops before",
+        path.display()
+    )]
     Overflow {
+        /// The file.
+        path: PathBuf,
         /// The vertex at its end.
         vertex: u64,
     },
@@ -73,11 +79,10 @@ pub(crate) enum Error {
     #[error(transparent)]
     Cc(#[from] CcError),
     /// Ranks that are not close enough, which were given nevertheless.
-    #[error("not converged: {change:e} after {iterations} iterations{}",
-        if *is_rounded { "; --precision f64 rounds less" } else { "; --max-iterations allows more" })]
+    #[error("not converged: {change:e} after {iterations} iterations; {remedy}")]
     NotConverged {
-        /// Whether the rounding of f32 keeps them from it.
-        is_rounded: bool,
+        /// What would help.
+        remedy: &'static str,
         /// Sweeps made, or the work of so many.
         iterations: u32,
         /// How close they are.
@@ -189,11 +194,11 @@ mod tests {
             (RankError::Graph(OUT_OF_MEMORY).into(), 1),
             (RankError::NotFinite { iterations: 3 }.into(), 1),
             (RankError::Question(PageRankError::Tolerance { tolerance: -1.0 }).into(), 2),
-            (Error::Overflow { vertex: 3 }, 1),
+            (Error::Overflow { path: file(), vertex: 3 }, 1),
             (Error::Weight { path: file(), from: 0, to: 1, weight: -1.0 }, 2),
             (Error::Usage("no such option".into()), 2),
             (Error::NotVerified("a wrong level".into()), 3),
-            (Error::NotConverged { is_rounded: true, iterations: 1, change: 0.5 }, 3),
+            (Error::NotConverged { remedy: "wait", iterations: 1, change: 0.5 }, 3),
             (Error::Interrupted, 130),
         ] {
             assert_eq!(error.exit_code(), code, "{error}");

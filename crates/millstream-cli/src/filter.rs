@@ -118,17 +118,15 @@ struct DeviceReport {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     check_all_writable(&[("--trace", arguments.devices.trace())], &[arguments.devices.topology()])?;
     let context = arguments.devices.open()?;
-    let buffers = |bytes| {
-        let buffers = Buffers::bytes(bytes);
-        arguments.buffers.map_or(buffers, |count| buffers.count(count))
-    };
-    let most = buffers(arguments.packet_bytes);
+    let packet_bytes = arguments.packet_bytes.min(message_bytes(arguments));
+    let buffers = |bytes| buffers(arguments, bytes);
+    let most = buffers(packet_bytes);
     let mut filterers = filterers(&context, &arguments.slow, most)?;
     let filter = Filter { divisor: arguments.divisor, cost: arguments.cost, buffers: most };
-    let (warm_up, sample) = sample(arguments, filterers.len());
+    let (warm_up, sample) = sample(arguments, packet_bytes, filterers.len());
     let measuring = filter.rates_alone(&context, &filterers, warm_up, sample);
     let rates = phase("measuring each device alone", || run_interruptibly(&context, measuring))??;
-    let packets = arguments.schedule.packet_bytes(arguments.packet_bytes, &rates);
+    let packets = arguments.schedule.packet_bytes(packet_bytes, &rates);
     for (filterer, &bytes) in filterers.iter_mut().zip(&packets) {
         filterer.buffers = buffers(bytes);
     }
@@ -146,10 +144,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     }
 }
 
+/// Bytes of all numbers; of one if there are none.
+fn message_bytes(arguments: &Arguments) -> usize {
+    arguments.items.max(1) as usize * size_of::<u32>()
+}
+
+/// Buffers for packets of so many bytes: no more than there are packets.
+fn buffers(arguments: &Arguments, bytes: usize) -> Buffers {
+    let packets = message_bytes(arguments).div_ceil(bytes.max(1));
+    let buffers = Buffers::bytes(bytes);
+    arguments.buffers.map_or(buffers, |count| buffers.count(count.min(packets)))
+}
+
 /// A packet, and a quarter of an equal share in packets, from 8 to 64: in items, no
 /// more than there are.
-fn sample(arguments: &Arguments, devices: usize) -> (u32, u32) {
-    let packet = (arguments.packet_bytes / size_of::<u32>()).max(1);
+fn sample(arguments: &Arguments, packet_bytes: usize, devices: usize) -> (u32, u32) {
+    let packet = (packet_bytes / size_of::<u32>()).max(1);
     let share = arguments.items as usize / packet / devices.max(1);
     let items = |packets: usize| {
         let items = u32::try_from(packet.saturating_mul(packets)).unwrap_or(u32::MAX);

@@ -35,6 +35,8 @@ struct Report {
     components: u64,
     largest: u64,
     lattice_width: Option<u32>,
+    /// Whether vertices keep the ids of an edge list.
+    original_ids: bool,
 }
 
 /// `min` and `max` are null in a graph without arcs.
@@ -97,6 +99,7 @@ fn report(name: String, graph: &CsrGraph, format: Format, summary: &Summary) -> 
         components: summary.components,
         largest: summary.largest_component,
         lattice_width: graph.lattice_width(),
+        original_ids: graph.original_ids().is_some(),
     }
 }
 
@@ -135,6 +138,7 @@ fn table(report: &Report) -> String {
     });
     let degrees = &report.degrees;
     let width = report.lattice_width.map_or("-".to_string(), |width| width.to_string());
+    let yes_or_no = |yes: bool| if yes { "yes" } else { "no" }.to_string();
     let facts = facts(&[
         ("graph", report.graph.clone()),
         ("format", report.format.clone()),
@@ -143,9 +147,10 @@ fn table(report: &Report) -> String {
         ("weights", weights),
         ("self-loops", report.self_loops.to_string()),
         ("duplicate arcs", report.duplicate_arcs.to_string()),
-        ("symmetric", if report.symmetric { "yes" } else { "no" }.to_string()),
+        ("symmetric", yes_or_no(report.symmetric)),
         ("components", format!("{}, the largest of {}", report.components, report.largest)),
         ("lattice width", width),
+        ("original ids", yes_or_no(report.original_ids)),
         ("degrees", format!("{} to {}, mean {:.3}", degrees.min, degrees.max, degrees.mean)),
     ]);
     format!("{facts}\n{}", degree_table(&degrees.histogram))

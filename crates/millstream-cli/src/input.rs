@@ -9,6 +9,7 @@ use millstream::graph::{BadWeight, CsrGraph, Format, source};
 use crate::error::Error;
 use crate::output::Named;
 use crate::progress::phase;
+use crate::remark::remark;
 
 /// The graph to read, and what to do with it.
 #[derive(Debug, Args)]
@@ -50,15 +51,21 @@ impl Input {
         options.drop_self_loops = self.drop_self_loops;
         options.transpose = self.transpose;
         options.relabel = self.relabel;
-        Ok(phase("reading", || read_graph_with_format(&self.graph, &options))?)
+        let read = phase("reading", || read_graph_with_format(&self.graph, &options))?;
+        if self.relabel && read.1 != Format::EdgeList {
+            let path = self.graph.display();
+            remark(format_args!("--relabel does nothing here: {path} is no edge list"));
+        }
+        Ok(read)
     }
 }
 
 /// Reads `--source`: vertex ids as the file has them, `max-degree` or `center`.
-pub(crate) fn sources(text: &str, graph: &CsrGraph) -> Result<Vec<u32>, Error> {
+pub(crate) fn sources(text: &str, input: &Input, graph: &CsrGraph) -> Result<Vec<u32>, Error> {
     match text {
         _ if graph.vertices() == 0 => {
-            Err(Error::Usage("the graph has no vertex to start from".into()))
+            let path = input.graph.display();
+            Err(Error::Usage(format!("{path}: the graph has no vertex to start from")))
         }
         "max-degree" => Ok(source::max_degree(graph).into_iter().collect()),
         "center" => Ok(source::center(graph).into_iter().collect()),
@@ -78,8 +85,12 @@ pub(crate) fn vertices(
     not: &str,
 ) -> Result<Vec<u32>, Error> {
     let unknown = |name| {
+        let ids = match graph.original_ids() {
+            Some([first, ..]) => format!(", which keep the ids of an edge list, such as {first}"),
+            _ => String::new(),
+        };
         let vertices = graph.vertices();
-        Error::Usage(format!("{what} {name:?} is {not} one of the {vertices} vertices"))
+        Error::Usage(format!("{what} {name:?} is {not} one of the {vertices} vertices{ids}"))
     };
     let names = list.split(',').map(str::trim);
     names.map(|name| vertex(name, graph).ok_or_else(|| unknown(name))).collect()

@@ -26,9 +26,12 @@ mod sssp;
 mod topology;
 mod trace;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use output::printed_answer;
 
 /// Graph algorithms on asynchronous dataflow, over GPUs or host devices.
 #[derive(Debug, Parser)]
@@ -65,9 +68,11 @@ enum Command {
 
 fn main() -> ExitCode {
     millstream::device::set_driver_defaults();
-    // Usage errors end here, with exit code 2.
-    let arguments = Arguments::from_arg_matches(&command().get_matches());
-    let arguments = arguments.unwrap_or_else(|error| error.exit());
+    let matches = command().try_get_matches();
+    let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => arguments,
+        Err(error) => return help_or_usage(&error),
+    };
     interrupt::listen();
     let result = match arguments.command {
         Command::Bfs(arguments) => bfs::run(&arguments),
@@ -84,6 +89,20 @@ fn main() -> ExitCode {
     let errors: Vec<_> = result.err().into_iter().chain(trace::write().err()).collect();
     errors.iter().for_each(remark::remark);
     errors.first().map_or(ExitCode::SUCCESS, |first| ExitCode::from(first.exit_code()))
+}
+
+/// Prints help, which is an answer, or what is wrong with the command line.
+fn help_or_usage(error: &clap::Error) -> ExitCode {
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    // If standard error takes nothing, the exit code says enough.
+    let printed = if error.use_stderr() { Ok(()) } else { printed_answer(printed) };
+    match printed {
+        Ok(()) => ExitCode::from(error.exit_code() as u8),
+        Err(error) => {
+            remark::remark(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
 }
 
 /// The command line, with what its parts do not say.

@@ -1,5 +1,6 @@
 //! Options that commands share.
 
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,12 +82,9 @@ pub(crate) fn delta(text: &str) -> Result<Delta, String> {
 const LEAST_PATIENCE: Duration = Duration::from_millis(1);
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(patience) if patience < LEAST_PATIENCE => Err("less than a millisecond".into()),
-        Ok(patience) => Ok(patience),
-        Err(error) => Err(error.to_string()),
-    }
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let patience = seconds.filter(|&patience| patience >= LEAST_PATIENCE);
+    patience.ok_or_else(|| "not a number of seconds from 0.001 on".to_string())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -139,6 +137,11 @@ impl Worklist {
         };
         options
     }
+}
+
+/// A way to search that the graph or the devices do not allow.
+pub(crate) fn impossible(algorithm: impl Display, reason: impl Display) -> Error {
+    Error::Usage(format!("--algorithm {algorithm}: {reason}; leave --algorithm out"))
 }
 
 /// An option that the algorithm would not look at.

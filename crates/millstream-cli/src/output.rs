@@ -75,8 +75,13 @@ pub(crate) fn answer<R: Serialize>(
         true => serde_json::json!(report).to_string(),
         false => table(report),
     };
-    unless_seen_enough(writeln!(io::stdout().lock(), "{text}"))
-        .map_err(|source| Error::Output { path: "standard output".into(), source })
+    printed_answer(writeln!(io::stdout().lock(), "{text}"))
+}
+
+/// What is wrong where an answer could not be printed.
+pub(crate) fn printed_answer(printed: io::Result<()>) -> Result<(), Error> {
+    let failed = |source| Error::Output { path: "standard output".into(), source };
+    unless_seen_enough(printed).map_err(failed)
 }
 
 /// A real of 32 bits as the decimal with the fewest digits that tells it.

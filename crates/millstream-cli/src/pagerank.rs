@@ -160,9 +160,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     match converged || arguments.allow_unconverged {
         true => Ok(()),
         false => {
-            let is_rounded = precision == "f32" && change < ROUNDED;
-            Err(Error::NotConverged { is_rounded, iterations, change })
+            let remedy = remedy(&options, iterations, change);
+            Err(Error::NotConverged { remedy, iterations, change })
         }
+    }
+}
+
+/// What lets ranks converge.
+fn remedy(options: &PageRankOptions, iterations: u32, change: f64) -> &'static str {
+    // In exact arithmetic no sweep changes more.
+    let most = FARTHEST * options.damping.powf(f64::from(iterations) - 1.0);
+    match options.is_double() {
+        false if change < ROUNDED => "--precision f64 rounds less",
+        true if change > most => "f64 comes no closer: raise --tolerance",
+        _ => "--max-iterations allows more",
     }
 }
 
@@ -170,6 +181,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
 fn outside(error: RankError, input: &Input, graph: &CsrGraph) -> Error {
     match error {
         RankError::Question(PageRankError::Weight(weight)) => bad_weight(weight, input, graph),
+        RankError::Question(PageRankError::NoWeights) => {
+            let path = input.graph.display();
+            Error::Usage(format!("{path} has no weights"))
+        }
         error => error.into(),
     }
 }

@@ -7,12 +7,13 @@ use millstream::graph::{CsrGraph, Weights, generate, validate};
 use millstream::sssp::{
     Algorithm, Delta, Distances, Error as SsspError, Sssp, SsspOptions, SsspResult,
 };
+use millstream::traversal::Error as TraversalError;
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::input::{Input, bad_weight, original_id, original_ids, sources};
 use crate::job::Job;
-use crate::options::{Spread, Worklist, delta, meaningless};
+use crate::options::{Spread, Worklist, delta, impossible, meaningless};
 use crate::output::{check_all_writable, shortest, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
@@ -106,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let context = spread.context()?;
     let clock = Clock::start();
     let graph = weighted(arguments, input.read()?)?;
-    let sources = sources(&arguments.source, &graph)?;
+    let sources = sources(&arguments.source, input, &graph)?;
     let cutoff = cutoff(arguments, &graph);
     options.cutoff = cutoff;
     let mut job = Job::new("sssp", (input, how), (&context, &graph), clock);
@@ -122,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let run = async |sssp: &Sssp| sssp.run(&sources).await;
     let (result, layouts) = job
         .run("searching", upload, Sssp::layouts, run)?
-        .map_err(|error| outside(error, input, &graph))?;
+        .map_err(|error| outside(error, options.algorithm, (input, &graph)))?;
     job.verify(|| verify(&graph, &sources, cutoff, &result));
     let written = phase("writing", || write(arguments, &graph, &result));
     job.went_along(arcs_reached(&graph, |vertex| result.is_reached(vertex)));
@@ -204,11 +205,18 @@ fn delta_used(result: &SsspResult) -> Option<f64> {
     }
 }
 
-/// An error as the file has it: vertices by its ids, and its name with its faults.
-fn outside(error: SsspError, input: &Input, graph: &CsrGraph) -> Error {
+/// An error as the command line has it, and the file: vertices by its ids, and its name with its
+/// faults.
+fn outside(error: SsspError, algorithm: Algorithm, (input, graph): (&Input, &CsrGraph)) -> Error {
     match error {
         SsspError::Weight(weight) => bad_weight(weight, input, graph),
-        SsspError::Overflow { vertex } => Error::Overflow { vertex: original_id(graph, vertex) },
+        SsspError::Overflow { vertex } => {
+            let (path, vertex) = (input.graph.clone(), original_id(graph, vertex));
+            Error::Overflow { path, vertex }
+        }
+        SsspError::NotStepping
+        | SsspError::NotNearFar { .. }
+        | SsspError::Traversal(TraversalError::NotPushed { .. }) => impossible(algorithm, error),
         error => error.into(),
     }
 }

@@ -1,6 +1,7 @@
 //! What can go wrong with shortest paths.
 
 use millstream_graph::BadWeight;
+use millstream_traversal::Unsuitable;
 
 /// The result of a search for shortest paths.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -39,10 +40,11 @@ pub enum Error {
     )]
     NotStepping,
     /// The devices or the graph do not allow a search by near and far piles.
-    #[error(
-        "a search by near and far piles needs up to 16 host devices, or up to eight GPUs with NVLink, and a graph of about four arcs a vertex at most; for several devices it must be symmetric, in parts that few arcs leave"
-    )]
-    NotNearFar,
+    #[error("this cannot be searched by near and far piles: {reason}")]
+    NotNearFar {
+        /// The condition that does not hold.
+        reason: Unsuitable,
+    },
 }
 
 impl From<millstream_device::Error> for Error {

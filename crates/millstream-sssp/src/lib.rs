@@ -19,6 +19,6 @@ mod step_twin;
 pub use algorithm::Algorithm;
 pub use error::{Error, Result};
 pub use millstream_graph::reference::Distances;
-pub use millstream_traversal::{Delta, Layout, LayoutKind, UNREACHED, WorklistOptions};
+pub use millstream_traversal::{Delta, Layout, LayoutKind, UNREACHED, Unsuitable, WorklistOptions};
 pub use rule::{IntegerDistances, RealDistances, cuda_sources};
 pub use sssp::{Sssp, SsspOptions, SsspResult};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use millstream_graph::{CsrGraph, Weights};
-use millstream_traversal::DistributedGraph;
 use millstream_traversal::internals::{Attempt, NearFar, NearRows, Value};
+use millstream_traversal::{DistributedGraph, Unsuitable};
 
 use crate::algorithm::Algorithm;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
@@ -34,19 +34,21 @@ impl NearGraph {
         NearGraph { graph: distributed, rows, other_delta, grows }
     }
 
-    /// The rows, if the graph and the devices allow that and it is asked for, or the best way.
+    /// The rows, if the graph and the devices allow that and it is asked for, or the best way; else
+    /// why not.
     pub(crate) async fn rows(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
         is_real: bool,
         algorithm: Algorithm,
-    ) -> Result<Option<NearRows>> {
+    ) -> Result<Result<NearRows, Unsuitable>> {
         let rows = match (algorithm, is_real) {
-            (Algorithm::Asynchronous | Algorithm::Stepping, _) => None,
+            (Algorithm::Asynchronous | Algorithm::Stepping, _) => Err(Unsuitable::Upload),
             (_, false) => NearRows::new::<IntegerDistances>(graph, distributed).await?,
             (_, true) => NearRows::new::<RealDistances>(graph, distributed).await?,
         };
-        Ok(rows.filter(|rows| algorithm == Algorithm::NearFar || rows.meet_seldom()))
+        let is_worth_it = |rows: &NearRows| algorithm == Algorithm::NearFar || rows.meet_seldom();
+        Ok(rows.and_then(|rows| if is_worth_it(&rows) { Ok(rows) } else { Err(Unsuitable::Parts) }))
     }
 
     /// Searches with `waiting` vertices waiting at a time at most.

@@ -306,12 +306,14 @@ impl Sssp {
             let threshold = means.and_then(|means| means.threshold(on_gpus));
             let is_real = matches!(weights, WeightType::Real);
             match NearGraph::rows(graph, &rows, is_real, algorithm).await? {
-                Some(near) => {
+                Ok(near) => {
                     let near = NearGraph::new(graph, rows, near, threshold);
                     (Uploaded::NearFar(near), means.and_then(|means| means.near(on_gpus)))
                 }
-                None if algorithm == Algorithm::NearFar => return Err(Error::NotNearFar),
-                None => (Uploaded::Asynchronous(rows), threshold),
+                Err(reason) if algorithm == Algorithm::NearFar => {
+                    return Err(Error::NotNearFar { reason });
+                }
+                Err(_) => (Uploaded::Asynchronous(rows), threshold),
             }
         };
         Ok(Sssp { graph, weights, automatic_delta, options })

@@ -28,6 +28,7 @@ mod owners;
 mod relaxation;
 mod run;
 mod twin_meetings;
+mod unsuitable;
 mod value;
 mod vertex_program;
 
@@ -39,6 +40,7 @@ pub use graph::{Columns, DistributedGraph, Part, PartWeights};
 pub use layout::{Layout, LayoutKind};
 pub use options::WorklistOptions;
 pub use owners::Owners;
+pub use unsuitable::Unsuitable;
 pub use value::{Packet, PacketValue, UNREACHED};
 pub use vertex_program::{Place, VertexProgram, VertexView, Vertices};
 

@@ -17,7 +17,7 @@ use crate::gang_place::GangPlace;
 use crate::halo::Halos;
 use crate::meeting::can_meet;
 use crate::relaxation::CudaRule;
-use crate::{DistributedGraph, Layout, LayoutKind, Part, Result};
+use crate::{DistributedGraph, Layout, LayoutKind, Part, Result, Unsuitable};
 
 /// Targets that a row has room for: `NearRow::most` in `near_row.cuh`.
 pub(crate) const MOST: usize = 4;
@@ -112,8 +112,8 @@ impl NearRows {
     }
 
     /// Packs the rows of `graph`, whose weights are those of the rule, on the devices that have it as
-    /// `distributed`. `None` if the graph does not [suit](NearRows::suit) or they [cannot
-    /// meet](can_meet); if there are several, also if it is not symmetric or parts have too many
+    /// `distributed`. Or why not: the graph does not [suit](NearRows::suit) or they [cannot
+    /// meet](can_meet); or there are several, and it is not symmetric or parts have too many
     /// neighbours for [`Halos`].
     ///
     /// # Errors
@@ -127,33 +127,34 @@ impl NearRows {
     pub async fn new<R: CudaRule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
-    ) -> Result<Option<NearRows>> {
-        match can_meet(distributed.context()) && NearRows::suit(graph) {
+    ) -> Result<Result<NearRows, Unsuitable>> {
+        match can_meet(distributed.context()) {
+            false => Ok(Err(Unsuitable::Devices)),
+            true if !NearRows::suit(graph) => Ok(Err(Unsuitable::Degrees)),
             true => NearRows::packed::<R>(graph, distributed).await,
-            false => Ok(None),
         }
     }
 
     async fn packed<R: CudaRule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
-    ) -> Result<Option<NearRows>> {
+    ) -> Result<Result<NearRows, Unsuitable>> {
         let start = Instant::now();
         let partition = distributed.partition();
         let halos = match partition.parts() {
             1 => Some(Halos::of_one()),
-            _ if !graph.is_symmetric() => None,
+            _ if !graph.is_symmetric() => return Ok(Err(Unsuitable::Directed)),
             _ => Halos::new(graph, partition),
         };
         let Some(halos) = halos.filter(|halos| are_places(partition, halos)) else {
-            return Ok(None);
+            return Ok(Err(Unsuitable::Parts));
         };
         let mut devices = Vec::new();
         for place in 0..partition.parts() {
             devices.push(DeviceRows::new::<R>(graph, distributed, &halos, place).await?);
         }
         let (depth, least_waiting) = (halos.depth, AtomicUsize::new(0));
-        Ok(Some(NearRows { devices, depth, time: start.elapsed(), least_waiting }))
+        Ok(Ok(NearRows { devices, depth, time: start.elapsed(), least_waiting }))
     }
 
     /// Whether halos are so deep that devices meet seldom: then near and far piles are the better

@@ -47,7 +47,7 @@ pub(crate) fn check_awkward_graphs(context: &Context, some: usize) -> usize {
             let parts = partition::contiguous_blocks(&graph, devices);
             match run(context, &graph, parts, options, &[0]) {
                 // Hubs, and what is near to all parts.
-                Err(Error::NotNearFar) => continue,
+                Err(Error::NotNearFar { .. }) => continue,
                 result => {
                     let what = format!("{name}, {kind}, {:?}", options.delta);
                     sssp::check(&what, &graph, &[0], &result.unwrap());
@@ -92,7 +92,7 @@ pub(crate) fn check_roads(
                 let sources = if number == 1 { &many[..] } else { &[busiest] };
                 let what = format!("{name}, parts {round}, {delta:?}");
                 match run(context, graph, parts.clone(), options, sources) {
-                    Err(Error::NotNearFar) => continue,
+                    Err(Error::NotNearFar { .. }) => continue,
                     result => {
                         let result = result.unwrap();
                         sssp::check(&what, graph, sources, &result);
@@ -180,7 +180,7 @@ fn delayed(seed: u64) {
     match run(&context, &graph, parts, options, &[source]) {
         Ok(result) => sssp::check(&what, &graph, &[source], &result),
         // Maps so small that parts touch everywhere.
-        Err(Error::NotNearFar) => {}
+        Err(Error::NotNearFar { .. }) => {}
         Err(error) => panic!("{what}: {error}"),
     }
 }

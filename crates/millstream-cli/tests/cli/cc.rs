@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::common::{Folder, dataset, json, refused, succeed};
+use crate::common::{Folder, dataset, json, refused, remarks, run, succeed};
 
 #[test]
 fn json_has_the_keys_of_the_contract() {
@@ -61,6 +61,36 @@ fn devices_receive_what_is_sent_to_them() {
         let bytes = links.iter().map(|link| link["bytes"].as_u64().unwrap()).sum::<u64>();
         assert!(links.is_empty() || bytes == 8 * sum("received"), "{report}");
     }
+}
+
+#[test]
+fn packets_are_no_more_than_there_are() {
+    let graph = dataset("debian-dependencies.el.gz");
+    for option in [["--buffers", "9999999999"], ["--packet-bytes", "999999999999"]] {
+        for links in [&["--streamed"][..], &["--transfer", "copy"]] {
+            let report = json(&[&["cc", &graph, "--verify"], links, &option].concat());
+            assert_eq!(report["verified"], json!(true), "{option:?}");
+        }
+    }
+}
+
+#[test]
+fn options_of_packets_want_packets() {
+    let karate = dataset("karate.mtx");
+    for option in [["--buffers", "9"], ["--packet-bytes", "64"]] {
+        let said = remarks(&run(&[&["cc", &karate][..], &option].concat()).stderr);
+        assert!(said.contains(&format!("{} does nothing here", option[0])), "{said}");
+        for links in [&["--streamed"][..], &["--transfer", "copy"], &["--devices", "host:17"]] {
+            succeed(&[&["cc", &karate], links, &option].concat());
+        }
+    }
+}
+
+#[test]
+fn the_table_says_how_large_components_are() {
+    let folder = Folder::new();
+    let table = succeed(&["cc", &folder.file("graph.el", "0 0\n1 1\n")]);
+    assert!(table.contains("2, the largest of 1 "), "{table}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::common::{Folder, command, dataset, refused, succeed};
+use crate::common::{Folder, command, dataset, refused, remarks, run, succeed};
 
 const COMMANDS: [&[&str]; 4] =
     [&["bfs"], &["info"], &["partition", "--parts", "2", "--partitioner", "blocks"], &["convert"]];
@@ -12,7 +12,7 @@ fn bad_input_is_named_with_its_file_and_line() {
     let folder = Folder::new();
     let mut gzip = std::fs::read(dataset("debian-dependencies.el.gz")).unwrap();
     gzip.truncate(gzip.len() / 2);
-    let files: [(&str, &[u8], &str); 12] = [
+    let files: [(&str, &[u8], &str); 14] = [
         ("empty.el", b"", ""),
         ("word.el", b"0 1\n1 x\n", ":2"),
         ("alone.el", b"0 1\n\n7\n", ":3"),
@@ -25,6 +25,12 @@ fn bad_input_is_named_with_its_file_and_line() {
         ("range.mtx", b"%%MatrixMarket matrix coordinate pattern general\n2 2 1\n3 1\n", ":3"),
         ("complex.mtx", b"%%MatrixMarket matrix coordinate complex general\n1 1 0\n", ":1"),
         ("half.el.gz", &gzip, ""),
+        (
+            "heading.csv",
+            b"from,to\n0,1\n",
+            ":1: \"from\" is not a vertex id; a heading begins with #",
+        ),
+        ("semicolons.csv", b"0;1\n", ":1: \"0;1\" is not a vertex id; a heading begins with #"),
     ];
     for (name, content, line) in files {
         let path = folder.file(name, content);
@@ -36,7 +42,7 @@ fn bad_input_is_named_with_its_file_and_line() {
             assert!(said.contains(&format!("{path}{line}")), "{said}");
         }
     }
-    assert_eq!(folder.names().len(), 12);
+    assert_eq!(folder.names().len(), 14);
 }
 
 #[test]
@@ -125,6 +131,30 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
+fn a_graph_without_an_answer_is_named() {
+    let folder = Folder::new();
+    let banner = "%%MatrixMarket matrix coordinate pattern general\n0 0 0\n";
+    let (empty, karate) = (folder.file("empty.mtx", banner), dataset("karate.mtx"));
+    for (arguments, said_of_it) in [
+        (&["bfs", &empty][..], format!("{empty}: the graph has no vertex")),
+        (&["sssp", &empty, "--weights", "unit"], format!("{empty}: the graph has no vertex")),
+        (&["pagerank", &karate, "--weighted"], format!("{karate} has no weights")),
+    ] {
+        let said = refused(arguments, 2);
+        assert!(said.contains(&said_of_it), "{said}");
+    }
+}
+
+#[test]
+fn ids_of_other_formats_are_dense() {
+    let karate = dataset("karate.mtx");
+    let answer = run(&["info", &karate, "--relabel"]);
+    let said = remarks(&answer.stderr);
+    assert_eq!(answer.code, Some(0), "{said}");
+    assert!(said.contains(&format!("--relabel does nothing here: {karate} is no")), "{said}");
+}
+
+#[test]
 fn negative_numbers_are_values() {
     let karate = dataset("karate.mtx");
     for (arguments, said_of_it) in [
@@ -183,11 +213,17 @@ fn a_closed_pipe_is_no_panic() {
 #[cfg(target_os = "linux")]
 #[test]
 fn an_answer_that_cannot_be_printed_is_an_error() {
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = command(&["info", &dataset("karate.mtx")]).stdout(full).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("standard output"), "{said}");
+    for arguments in [&["info", &*dataset("karate.mtx")][..], &["--help"], &["bfs", "--help"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command(arguments).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("standard output"), "{said}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(arguments).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?} on a closed pipe");
+    }
 }
 
 /// The exit code is what remains to be said.

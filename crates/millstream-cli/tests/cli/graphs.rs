@@ -29,6 +29,7 @@ fn info_counts_a_graph_drawn_by_hand() {
         "components": 2,
         "largest": 3,
         "lattice_width": null,
+        "original_ids": false,
     });
     assert_eq!(info(&path), expected);
     let real = folder.file("real.wel", "0 1 -0.1\n1 0 2.7\n");
@@ -48,6 +49,7 @@ fn the_table_of_info_says_the_same() {
         "weights none",
         "symmetric yes",
         "components 1, the largest of 34",
+        "original ids no",
         "degrees 1 to 17, mean 4.588",
         "16 to 31 2",
     ] {
@@ -133,6 +135,7 @@ fn converting_keeps_original_ids_or_says_so() {
     succeed(&["convert", &sparse, &mill, "--relabel"]);
     succeed(&["convert", &mill, &back]);
     assert_eq!(folder.text("back.el"), folder.text("sparse.el"));
+    assert_eq!(info(&mill)["original_ids"], json!(true));
     let out = folder.path("out.mtx");
     let answer = run(&["convert", &mill, &out]);
     let said = remarks(&answer.stderr);
@@ -218,7 +221,7 @@ fn impossible_graphs_are_refused_and_nothing_is_written() {
     for (arguments, reason) in [
         (&["kron", "32", "1"][..], "32-bit ids"),
         (&["kron", "31", "1000000000000"], "more than 2^37"),
-        (&["social", "64", "1"], "32-bit ids"),
+        (&["social", "64", "1"], "2^64 vertices do not fit 32-bit ids"),
         (&["grid", "65536", "65536"], "32-bit ids"),
         (&["random", "4294967295", "1"], "32-bit ids"),
         (&["random", "10", "10", "--max-weight", "0"], "'0' for '--max-weight"),

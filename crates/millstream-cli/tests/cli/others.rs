@@ -61,6 +61,17 @@ fn filter_says_who_took_what() {
 }
 
 #[test]
+fn filter_takes_no_more_packets_than_there_are() {
+    for (option, value) in [("--buffers", "9999999999"), ("--packet-bytes", "999999999999")] {
+        let report = json(&["filter", "--items", "1000000", "--verify", option, value]);
+        assert_eq!(report["verified"], json!(true), "{option}");
+        let devices = report["per_device"].as_array().unwrap();
+        let bytes = |device: &Value| device["packet_bytes"].as_u64().unwrap();
+        assert!(devices.iter().all(|device| bytes(device) <= 4_000_000), "{report}");
+    }
+}
+
+#[test]
 fn partition_says_how_well_it_divides() {
     let karate = dataset("karate.mtx");
     for partitioner in ["blocks", "edges", "random", "metis"] {

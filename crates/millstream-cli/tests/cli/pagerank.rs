@@ -108,6 +108,21 @@ fn what_does_not_converge_is_written_and_said() {
     }
 }
 
+/// More sweeps do not help.
+#[test]
+fn ranks_are_no_closer_than_their_rounding() {
+    let fixed = ["pagerank", &dataset("debian-dependencies.el.gz"), "--tolerance", "1e-300"];
+    for (options, remedy) in [
+        (&[][..], "f64 comes no closer: raise --tolerance"),
+        (&["--max-iterations", "100"], "--max-iterations allows more"),
+        (&["--precision", "f32"], "--precision f64 rounds less"),
+    ] {
+        let answer = run(&[&fixed[..], options].concat());
+        assert_eq!(answer.code, Some(3), "{answer:?}");
+        assert!(answer.stderr.contains(&format!("iterations; {remedy}\n")), "{answer:?}");
+    }
+}
+
 /// Pulling, a device has the arcs that enter its vertices, pushing, those that leave them.
 #[test]
 fn edges_are_what_is_balanced_unless_another_partitioner_is_given() {

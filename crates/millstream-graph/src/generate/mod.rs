@@ -49,6 +49,12 @@ pub enum GenerateError {
         /// Number of vertices asked for.
         vertices: u64,
     },
+    /// More than 2^31 vertices: 2^32 are more than 32-bit ids can name.
+    #[error("scale {scale} is more than 31: 2^{scale} vertices do not fit 32-bit ids")]
+    Scale {
+        /// Logarithm to base 2 of the number of vertices.
+        scale: u32,
+    },
     /// More draws than 2^37: while the graph is made, the arcs of each take eight bytes.
     #[error("{edges} edges to draw are more than 2^37, whose arcs take 2^40 bytes")]
     TooManyEdges {

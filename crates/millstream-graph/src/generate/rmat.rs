@@ -30,10 +30,10 @@ pub(super) fn rmat(
     quadrants: Quadrants,
     options: &GenerateOptions,
 ) -> Result<CsrGraph, GenerateError> {
-    let vertices = 1u64.checked_shl(scale).unwrap_or(u64::MAX);
     if scale >= u32::BITS {
-        return Err(GenerateError::TooManyVertices { vertices });
+        return Err(GenerateError::Scale { scale });
     }
+    let vertices = 1u64 << scale;
     let edges = check_draws(u128::from(vertices) * u128::from(edge_factor))?;
     let [top_left, top_right, bottom_left] = quadrants;
     let threshold = |percent: u32| ((u64::from(percent) << 32) / 100) as u32;

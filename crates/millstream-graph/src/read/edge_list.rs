@@ -110,13 +110,25 @@ fn parse_piece<I: Id>(mut scanner: Scanner<'_>, is_weighted: bool) -> Result<Pie
     Ok(piece)
 }
 
+/// Says of a word that is no number what it should have been.
+#[cold]
+fn explained(fault: Fault, mut word: Scanner<'_>) -> Fault {
+    match fault {
+        Fault::At { offset, reason } if !word.word().iter().all(u8::is_ascii_digit) => {
+            let fields = "a heading begins with #, and blanks, tabs or commas separate fields";
+            Fault::At { offset, reason: format!("{reason}; {fields}") }
+        }
+        fault => fault,
+    }
+}
+
 #[inline]
 fn end<I: Id>(scanner: &mut Scanner<'_>) -> Result<I, Fault> {
     if scanner.is_line_end() {
         return Err(scanner.fault("an arc needs two vertices"));
     }
     let before = scanner.clone();
-    let number = scanner.number("vertex id")?;
+    let number = scanner.number("vertex id").map_err(|fault| explained(fault, before.clone()))?;
     let too_large = || before.fault(format!("vertex id {number} is {}", I::LIMIT));
     I::from_number(number).ok_or_else(too_large)
 }

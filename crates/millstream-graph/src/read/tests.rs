@@ -310,7 +310,7 @@ fn the_first_of_many_faults_is_named() {
     text.push_str(&"0 1\n".repeat(100));
     text.push_str("0 y\n");
     let error = plain("a.el", &text).unwrap_err();
-    assert_eq!(error, "a.el:501: \"x\" is not a vertex id");
+    assert!(error.starts_with("a.el:501: \"x\" is not a vertex id"), "{error}");
 }
 
 #[test]

@@ -32,7 +32,9 @@ fn by_all(
         let search =
             async { Sssp::with_partition(context, graph, parts, options).await?.run(&[0]).await };
         match context.block_on(search).unwrap() {
-            Err(Error::NotStepping | Error::NotNearFar) => println!("{what}: these devices cannot"),
+            Err(Error::NotStepping | Error::NotNearFar { .. }) => {
+                println!("{what}: these devices cannot")
+            }
             result => check(what, result),
         }
     }

@@ -1,0 +1,36 @@
+//! Why something cannot be searched by near and far piles.
+
+/// A condition of searches by near and far piles that does not hold.
+///
+/// ```
+/// use millstream_traversal::Unsuitable;
+///
+/// let reason = Unsuitable::Directed.to_string();
+/// assert_eq!(reason, "several devices need a symmetric graph, and this one is not");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsuitable {
+    /// The devices cannot meet.
+    #[error(
+        "it needs up to 16 host devices, or up to eight GPUs with NVLink, all of which reach each other"
+    )]
+    Devices,
+    /// When the graph was uploaded, another search was asked for, or no layouts.
+    #[error("the graph was uploaded for other searches")]
+    Upload,
+    /// BFS alone asks for thin levels.
+    #[error("levels of the graph have 512 vertices or more, on average")]
+    Levels,
+    /// Too many arcs leave some vertices.
+    #[error(
+        "at most one vertex in 32 may have more than four arcs that leave it, and none more than 32"
+    )]
+    Degrees,
+    /// Several devices need a symmetric graph.
+    #[error("several devices need a symmetric graph, and this one is not")]
+    Directed,
+    /// The devices' parts are scattered, or small.
+    #[error("the parts of the devices have too many neighbours in other parts")]
+    Parts,
+}
