@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         options.predecessors = true;
         Sssp::with_options(&context, &graph, options).await?.run(&[0]).await
     })??;
-    let Distances::Integer(distances) = &result.distances else { unreachable!("integer weights") };
+    let distances = result.distances.as_integers().ok_or("no integers")?;
     assert_eq!((distances[510], distances[999], distances[1000]), (850, 2340, UNREACHED));
     let predecessors = result.predecessors.as_deref().unwrap_or_default();
     let mut way = vec![510];

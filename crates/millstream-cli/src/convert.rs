@@ -1,10 +1,12 @@
 //! `millstream convert IN OUT`.
 
 use clap::Args;
+use millstream::graph::write::WriteError;
 
 use crate::destination::Destination;
 use crate::error::Error;
 use crate::input::Input;
+use crate::weights::{WeightsOption, weights_or_none};
 
 /// Converts a graph.
 #[derive(Debug, Args)]
@@ -13,10 +15,25 @@ pub(crate) struct Arguments {
     input: Input,
     #[command(flatten)]
     destination: Destination,
+    /// Weights in place of the graph's own: none, unit, or random:MAX for integers from 1 to MAX,
+    /// which is at most 4294967295, the same that sssp gives the graph.
+    #[arg(long, value_name = "none|unit|random:MAX", value_parser = weights_or_none)]
+    weights: Option<WeightsOption>,
 }
 
 /// Reads, changes what the options say, and writes.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     arguments.destination.check()?;
-    arguments.destination.write(&arguments.input.read()?)
+    let graph = arguments.input.read()?;
+    let graph = match arguments.weights {
+        Some(weights) => weights.given_to(graph)?,
+        None => graph,
+    };
+    arguments.destination.write(&graph).map_err(|error| match error {
+        Error::Destination(WriteError::RealWeights { .. }) => {
+            let remedy = "--weights none, unit or random:MAX gives it others";
+            Error::Usage(format!("{error}; {remedy}"))
+        }
+        error => error,
+    })
 }

@@ -18,6 +18,7 @@ use crate::input::Input;
 use crate::interrupt::run_interruptibly;
 use crate::output::answer;
 use crate::progress::phase;
+use crate::repeat::Repeated;
 use crate::report::{Answer, Clock, Common, LayoutReport};
 
 /// What an algorithm found, with the time it took.
@@ -99,10 +100,11 @@ impl<'a> Job<'a> {
         Ok(searched.map(|ran| self.ran(ran)))
     }
 
-    fn ran<T: Timed>(&mut self, (mut result, prepare): (T, Duration)) -> T {
+    fn ran<T: Timed>(&mut self, repeated: Repeated<T>) -> T {
+        let Repeated { mut result, prepare, times } = repeated;
         let (&mut run, gather) = result.times();
         self.run_time = run;
-        self.common.ran(prepare, run, gather);
+        self.common.ran(prepare, (run, &times), gather);
         result
     }
 

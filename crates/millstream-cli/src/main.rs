@@ -25,6 +25,7 @@ mod report;
 mod sssp;
 mod topology;
 mod trace;
+mod weights;
 
 use std::io::Write;
 use std::process::ExitCode;

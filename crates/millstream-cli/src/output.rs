@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use millstream::bfs::UNREACHED;
 use millstream::device::TransferWay;
-use millstream::graph::write::{CompressedFile, OutputFile, extension};
+use millstream::graph::write::{CompressedFile, OutputFile, extension, separator};
 use millstream::worklist::DeviceStatistics;
 use serde::Serialize;
 
@@ -194,8 +194,8 @@ fn checked_place(path: &Path) -> Result<Option<PathBuf>, Error> {
 }
 
 /// Writes one value for each vertex, whose ids are `original_ids` or count from 0:
-/// `.npy` by extension, else lines `vertex value` with `inf` where there is none; either
-/// compressed by a further extension.
+/// `.npy` by extension, else lines `vertex value`, in `.csv` with a comma and in `.tsv` with a tab
+/// between, and with `inf` where there is none; either compressed by a further extension.
 pub(crate) fn write_values<V: VertexValue>(
     path: &Path,
     original_ids: Option<&[u64]>,
@@ -203,7 +203,7 @@ pub(crate) fn write_values<V: VertexValue>(
 ) -> Result<(), Error> {
     write_file(path, |writer| match extension(path).as_deref() {
         Some("npy") => write_npy(writer, original_ids, values),
-        _ => write_lines(writer, original_ids, values),
+        _ => write_lines(writer, separator(path), original_ids, values),
     })
 }
 
@@ -242,14 +242,15 @@ pub(crate) fn write_predecessors(
 
 fn write_lines<V: VertexValue>(
     writer: &mut impl Write,
+    separator: char,
     original_ids: Option<&[u64]>,
     values: &[V],
 ) -> io::Result<()> {
     for (vertex, &value) in values.iter().enumerate() {
         let id = original_ids.map_or(vertex as u64, |ids| ids[vertex]);
         match value == V::NONE {
-            true => writeln!(writer, "{id} inf")?,
-            false => writeln!(writer, "{id} {value}")?,
+            true => writeln!(writer, "{id}{separator}inf")?,
+            false => writeln!(writer, "{id}{separator}{value}")?,
         }
     }
     Ok(())

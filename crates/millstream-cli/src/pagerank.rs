@@ -183,7 +183,9 @@ fn outside(error: RankError, input: &Input, graph: &CsrGraph) -> Error {
         RankError::Question(PageRankError::Weight(weight)) => bad_weight(weight, input, graph),
         RankError::Question(PageRankError::NoWeights) => {
             let path = input.graph.display();
-            Error::Usage(format!("{path} has no weights"))
+            Error::Usage(format!(
+                "{path} has no weights; convert gives it some with --weights unit or random:MAX"
+            ))
         }
         error => error.into(),
     }

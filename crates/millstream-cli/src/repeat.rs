@@ -13,10 +13,19 @@ pub(crate) struct Repeat {
     repeat: u32,
 }
 
+/// What repeated runs came to.
+pub(crate) struct Repeated<T> {
+    /// Of the last run, but for its run time, which is the median.
+    pub(crate) result: T,
+    /// How long that run took beside its times: it makes its memory ready before, and looks at the
+    /// answer after.
+    pub(crate) prepare: Duration,
+    /// Run times that count, in the order of runs.
+    pub(crate) times: Vec<Duration>,
+}
+
 impl Repeat {
-    /// The last result of `run`, whose run time becomes the median, and how long that call took
-    /// beside its `times`, of the run and of gathering: it makes its memory ready before, and
-    /// looks at the answer after.
+    /// Runs, given the `times` of a result, of the run and of gathering.
     ///
     /// # Cancel safety
     /// That of `run`.
@@ -24,7 +33,7 @@ impl Repeat {
         &self,
         mut run: impl AsyncFnMut() -> Result<T, E>,
         times: impl Fn(&mut T) -> (&mut Duration, Duration),
-    ) -> Result<(T, Duration), E> {
+    ) -> Result<Repeated<T>, E> {
         let mut all = Vec::new();
         // The first does not count if there are several.
         let uncounted = usize::from(self.repeat > 1);
@@ -34,15 +43,20 @@ impl Repeat {
             let mut result = run().await?;
             let whole = start.elapsed();
             let (run_time, gather_time) = times(&mut result);
-            let preparing = whole.saturating_sub(*run_time + gather_time);
+            let prepare = whole.saturating_sub(*run_time + gather_time);
             all.push(*run_time);
             if all.len() < runs {
                 continue;
             }
-            let counted = &mut all[uncounted..];
-            counted.sort();
-            *run_time = (counted[(counted.len() - 1) / 2] + counted[counted.len() / 2]) / 2;
-            return Ok((result, preparing));
+            let times = all.split_off(uncounted);
+            *run_time = median(times.clone());
+            return Ok(Repeated { result, prepare, times });
         }
     }
+}
+
+/// Of one time at least.
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    (times[(times.len() - 1) / 2] + times[times.len() / 2]) / 2
 }

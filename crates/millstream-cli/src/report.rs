@@ -42,8 +42,8 @@ pub(crate) struct Answer {
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Writes a line `vertex value` for each vertex, inf where it is not reached. With the
-    /// extension .npy an array, in which 4294967295 stands for inf, but for reals; with
+    /// Writes a line `vertex value` for each vertex, inf where it is not reached; with the extension
+    /// .csv with a comma between, .tsv with a tab. With .npy an array, in which 4294967295 stands for inf, but for reals; with
     /// --relabel one of records of a vertex and its value. A last extension .gz or .zst
     /// compresses either.
     #[arg(long)]
@@ -74,6 +74,8 @@ pub(crate) struct Common {
     /// Where a search began, by the ids of the file; `null` of what begins nowhere.
     pub(crate) source: Option<Vec<u64>>,
     pub(crate) time_ms: f64,
+    /// Of all runs that count, in their order.
+    times_ms: Vec<f64>,
     pub(crate) phases_ms: Phases,
     pub(crate) teps: f64,
     /// Who drove the worklist, if there was one.
@@ -104,6 +106,7 @@ impl Common {
             devices: context.devices().iter().map(ToString::to_string).collect(),
             source: None,
             time_ms: 0.0,
+            times_ms: Vec::new(),
             phases_ms: Phases::default(),
             teps: 0.0,
             worker: None,
@@ -116,9 +119,16 @@ impl Common {
         }
     }
 
-    /// Takes in how long it ran, how long the answer took to the host, and how long all else took.
-    pub(crate) fn ran(&mut self, prepare: Duration, run: Duration, gather: Duration) {
+    /// Takes in how long it ran, once and each time, how long the answer took to the host, and how
+    /// long all else took.
+    pub(crate) fn ran(
+        &mut self,
+        prepare: Duration,
+        (run, each): (Duration, &[Duration]),
+        gather: Duration,
+    ) {
         self.time_ms = milliseconds(run);
+        self.times_ms = each.iter().copied().map(milliseconds).collect();
         self.phases_ms.prepare = milliseconds(prepare);
         self.phases_ms.run = self.time_ms;
         self.phases_ms.gather = milliseconds(gather);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use millstream::graph::{CsrGraph, Weights, generate, validate};
+use millstream::graph::{CsrGraph, Weights, validate};
 use millstream::sssp::{
     Algorithm, Delta, Distances, Error as SsspError, Sssp, SsspOptions, SsspResult,
 };
@@ -17,6 +17,7 @@ use crate::options::{Spread, Worklist, delta, impossible, meaningless};
 use crate::output::{check_all_writable, shortest, write_predecessors, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
+use crate::weights::{WeightsOption, weights};
 
 /// Shortest paths.
 #[derive(Debug, Args)]
@@ -34,7 +35,7 @@ pub(crate) struct Arguments {
     source: String,
     /// Weights in place of the graph's own: unit, or random:MAX for integers from 1
     /// to MAX, which is at most 4294967295.
-    #[arg(long, value_parser = weights)]
+    #[arg(long, value_name = "unit|random:MAX", value_parser = weights)]
     weights: Option<WeightsOption>,
     /// Which way to search; on the worklist if one of its options is given.
     #[arg(long, value_enum, default_value_t = AlgorithmOption::Auto)]
@@ -64,21 +65,6 @@ enum AlgorithmOption {
     Stepping,
     /// By near and far piles of vertices, in graphs of few arcs a vertex.
     NearFar,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum WeightsOption {
-    Unit,
-    Random(u32),
-}
-
-fn weights(text: &str) -> Result<WeightsOption, String> {
-    let max = text.strip_prefix("random:").and_then(|max| max.parse().ok()).filter(|&max| max > 0);
-    match (text, max) {
-        ("unit", _) => Ok(WeightsOption::Unit),
-        (_, Some(max)) => Ok(WeightsOption::Random(max)),
-        _ => Err(format!("neither unit nor random:MAX with MAX from 1 to {}", u32::MAX)),
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -142,18 +128,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
 
 /// The graph with the weights asked for, or its own.
 fn weighted(arguments: &Arguments, graph: CsrGraph) -> Result<CsrGraph, Error> {
-    let weights = match arguments.weights {
-        Some(WeightsOption::Unit) => generate::unit_weights(&graph),
-        Some(WeightsOption::Random(max)) => generate::random_weights(&graph, max, 0),
-        None if graph.weights().is_some() => return Ok(graph),
-        None => {
-            return Err(Error::Usage(format!(
-                "{} has no weights; give it some with --weights unit or --weights random:MAX",
-                arguments.input.graph.display()
-            )));
-        }
-    };
-    Ok(graph.with_weights(Some(weights))?)
+    match arguments.weights {
+        Some(weights) => weights.given_to(graph),
+        None if graph.weights().is_some() => Ok(graph),
+        None => Err(Error::Usage(format!(
+            "{} has no weights; give it some with --weights unit or --weights random:MAX",
+            arguments.input.graph.display()
+        ))),
+    }
 }
 
 fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {

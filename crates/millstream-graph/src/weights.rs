@@ -15,6 +15,29 @@ pub enum Weights {
 }
 
 impl Weights {
+    /// Integer weights; `None` of reals.
+    ///
+    /// ```
+    /// use millstream_graph::Weights;
+    ///
+    /// let weights = Weights::Integer(vec![9, 2]);
+    /// assert_eq!((weights.as_integers(), weights.as_reals()), (Some(&[9, 2][..]), None));
+    /// ```
+    pub fn as_integers(&self) -> Option<&[u32]> {
+        match self {
+            Weights::Integer(weights) => Some(weights),
+            Weights::Real(_) => None,
+        }
+    }
+
+    /// Real weights; `None` of integers.
+    pub fn as_reals(&self) -> Option<&[f32]> {
+        match self {
+            Weights::Integer(_) => None,
+            Weights::Real(weights) => Some(weights),
+        }
+    }
+
     /// Number of weights; one for each arc.
     pub fn len(&self) -> usize {
         match self {

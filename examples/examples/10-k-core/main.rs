@@ -26,7 +26,7 @@ fn expected(graph: &CsrGraph, mut left: Vec<u32>) -> Vec<bool> {
     left.into_iter().map(|left| left >= K).collect()
 }
 
-fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     set_driver_defaults();
     let network = generate::social(12, 8, &generate::GenerateOptions::default())?;
     let degrees: Vec<u32> = (0..network.vertices()).map(|v| network.degree(v) as u32).collect();

@@ -52,6 +52,19 @@ fn json_has_the_keys_of_the_contract() {
 }
 
 #[test]
+fn json_has_the_time_of_each_run_that_counts() {
+    for (repeat, runs) in [("1", 1), ("4", 4)] {
+        let report = json(&["bfs", &dataset("karate.mtx"), "--repeat", repeat]);
+        let times = report["times_ms"].as_array().unwrap();
+        let mut times: Vec<f64> = times.iter().map(|time| time.as_f64().unwrap()).collect();
+        assert_eq!(times.len(), runs, "{report}");
+        times.sort_by(f64::total_cmp);
+        let median = (times[(runs - 1) / 2] + times[runs / 2]) / 2.0;
+        assert!((report["time_ms"].as_f64().unwrap() - median).abs() < 1e-5, "{report}");
+    }
+}
+
+#[test]
 fn json_says_what_layouts_cost() {
     let folder = Folder::new();
     // Directed, with too many arcs for a mesh.

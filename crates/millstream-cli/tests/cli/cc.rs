@@ -141,6 +141,7 @@ fn streamed_runs_are_repeated_and_not_divided() {
     let karate = dataset("karate.mtx");
     let report = json(&["cc", &karate, "--streamed", "--repeat", "3", "--verify"]);
     assert_eq!((&report["components"], &report["verified"]), (&json!(1), &json!(true)));
+    assert_eq!(report["times_ms"].as_array().unwrap().len(), 3);
     let said = refused(&["cc", &karate, "--streamed", "--partitioner", "blocks"], 2);
     assert!(said.contains("--partitioner does not go with --streamed"), "{said}");
 }

@@ -138,7 +138,10 @@ fn a_graph_without_an_answer_is_named() {
     for (arguments, said_of_it) in [
         (&["bfs", &empty][..], format!("{empty}: the graph has no vertex")),
         (&["sssp", &empty, "--weights", "unit"], format!("{empty}: the graph has no vertex")),
-        (&["pagerank", &karate, "--weighted"], format!("{karate} has no weights")),
+        (
+            &["pagerank", &karate, "--weighted"],
+            format!("{karate} has no weights; convert gives it some with --weights"),
+        ),
     ] {
         let said = refused(arguments, 2);
         assert!(said.contains(&said_of_it), "{said}");

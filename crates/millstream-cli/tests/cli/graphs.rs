@@ -197,6 +197,37 @@ fn converting_obeys_the_reader_options() {
 }
 
 #[test]
+fn converting_changes_weights() {
+    let folder = Folder::new();
+    let (real, out) = (folder.file("real.wel", "0 1 0.5\n1 2 7.5\n"), folder.path("out.gr"));
+    let said = refused(&["convert", &real, &out], 2);
+    assert!(said.contains("its weights are reals; --weights none, unit or random:MAX"), "{said}");
+    for (weights, expected) in [
+        ("none", json!(null)),
+        ("unit", json!({"kind": "integer", "min": 1, "max": 1})),
+        ("random:1", json!({"kind": "integer", "min": 1, "max": 1})),
+    ] {
+        let out = folder.path("out.mtx");
+        succeed(&["convert", &real, &out, "--weights", weights]);
+        assert_eq!(info(&out)["weights"], expected, "{weights}");
+    }
+    // What sssp goes by.
+    let karate = dataset("karate.mtx");
+    let distances = |graph: &str, options: &[&str]| {
+        let path = folder.path("distances");
+        succeed(&[&["sssp", graph, "--output", &path], options].concat());
+        folder.text("distances")
+    };
+    succeed(&["convert", &karate, &out, "--weights", "random:64"]);
+    assert_eq!(distances(&out, &[]), distances(&karate, &["--weights", "random:64"]));
+    for weights in ["some", "random:0"] {
+        let said = refused(&["convert", &real, &out, "--weights", weights], 2);
+        assert!(said.contains("not none, and neither unit nor random:MAX"), "{said}");
+    }
+    refused(&["sssp", &karate, "--weights", "none"], 2);
+}
+
+#[test]
 fn an_edge_list_does_not_lose_vertices() {
     let folder = Folder::new();
     let banner = "%%MatrixMarket matrix coordinate pattern symmetric\n";

@@ -19,6 +19,29 @@ impl Distances {
     /// Integer distances from here on overflow: devices have a number each for what is too far
     /// and for what is not reached, so that the largest two are no distances.
     pub const TOO_FAR: u32 = u32::MAX - 1;
+
+    /// Integer distances; `None` of reals.
+    ///
+    /// ```
+    /// use millstream_graph::reference::Distances;
+    ///
+    /// let distances = Distances::Real(vec![0.0, 2.5]);
+    /// assert_eq!((distances.as_integers(), distances.as_reals()), (None, Some(&[0.0, 2.5][..])));
+    /// ```
+    pub fn as_integers(&self) -> Option<&[u32]> {
+        match self {
+            Distances::Integer(distances) => Some(distances),
+            Distances::Real(_) => None,
+        }
+    }
+
+    /// Real distances; `None` of integers.
+    pub fn as_reals(&self) -> Option<&[f32]> {
+        match self {
+            Distances::Integer(_) => None,
+            Distances::Real(distances) => Some(distances),
+        }
+    }
 }
 
 /// Why there are no distances.

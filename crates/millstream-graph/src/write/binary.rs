@@ -18,15 +18,9 @@ macro_rules! little_endian {
     }};
 }
 
-/// Galois of version 1; rows keep the order of their arcs.
+/// Galois of version 1, of a graph without real weights; rows keep the order of their arcs.
 pub(super) fn galois(output: &mut impl Write, graph: &CsrGraph) -> Result<(), Stop> {
-    let weights: Option<&[u32]> = match graph.weights() {
-        None => None,
-        Some(Weights::Integer(weights)) => Some(weights),
-        Some(Weights::Real(_)) => {
-            return Err(Stop::NotRepresentable("its weights are reals".to_string()));
-        }
-    };
+    let weights = graph.weights().and_then(Weights::as_integers);
     let data = if weights.is_some() { 4 } else { 0 };
     let header = [1u64, data, u64::from(graph.vertices()), graph.arcs()];
     output.write_all(&little_endian!(&header[..]))?;

@@ -13,7 +13,7 @@ mod text;
 pub use compressed::CompressedFile;
 pub use file::{OutputFile, discard_unfinished};
 
-pub use crate::format::extension;
+pub use crate::format::{extension, separator};
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ mod tests;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use crate::{CsrGraph, Format};
+use crate::{CsrGraph, Format, Weights};
 
 /// Why a graph was not written.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +53,14 @@ pub enum WriteError {
         format: Format,
         /// What the name stands for.
         read_as: Format,
+    },
+    /// The format holds integer weights only.
+    #[error("{}: the format {format} cannot hold this graph: its weights are reals", path.display())]
+    RealWeights {
+        /// The file.
+        path: PathBuf,
+        /// The format.
+        format: Format,
     },
     /// The format cannot hold this graph.
     #[error("{}: the format {format} cannot hold this graph: {reason}", path.display())]
@@ -107,9 +115,8 @@ impl From<io::Error> for Stop {
 /// # Errors
 /// [`WriteError::Io`] if the file cannot be written;
 /// [`WriteError::UnknownExtension`] and [`WriteError::Misnamed`] as
-/// [`format_of_file`] says; [`WriteError::NotRepresentable`] if the format has no place
-/// for the graph: weights that are no integers in DIMACS, Galois and METIS, a graph that
-/// is not symmetric or has self-loops in METIS, vertices without arcs at the end of an
+/// [`format_of_file`] says; [`WriteError::RealWeights`] in DIMACS, Galois and METIS;
+/// [`WriteError::NotRepresentable`] if the format has no place for the graph: one that is not symmetric or has self-loops in METIS, vertices without arcs at the end of an
 /// edge list, or anywhere if vertices have original ids.
 pub fn write_graph(
     path: &Path,
@@ -117,6 +124,10 @@ pub fn write_graph(
     format: Option<Format>,
 ) -> Result<(), WriteError> {
     let format = format_of_file(path, format)?;
+    let holds_integers = matches!(format, Format::Dimacs | Format::Galois | Format::Metis);
+    if holds_integers && matches!(graph.weights(), Some(Weights::Real(_))) {
+        return Err(WriteError::RealWeights { path: path.to_path_buf(), format });
+    }
     write_file(path, graph, format).map_err(|stop| match stop {
         Stop::Io(source) => WriteError::Io { path: path.to_path_buf(), source },
         Stop::NotRepresentable(reason) => {

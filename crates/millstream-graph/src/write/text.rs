@@ -8,7 +8,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::Stop;
-use crate::format::extension;
+use crate::format::separator;
 use crate::pieces::{InPieces, rows_of};
 use crate::read::ReadOptions;
 use crate::read::arcs::rebuild_graph;
@@ -37,7 +37,6 @@ pub(super) fn matrix_market(output: &mut impl Write, graph: &CsrGraph) -> Result
 
 /// DIMACS-9 shortest path text; an arc without a weight gets 1.
 pub(super) fn dimacs(output: &mut impl Write, graph: &CsrGraph) -> Result<(), Stop> {
-    check_integers(graph)?;
     writeln!(output, "p sp {} {}", graph.vertices(), graph.arcs())?;
     write_rows(output, graph, |vertex, text| {
         for arc in graph.row(vertex) {
@@ -56,7 +55,6 @@ pub(super) fn dimacs(output: &mut impl Write, graph: &CsrGraph) -> Result<(), St
 
 /// METIS text; the graph must be undirected.
 pub(super) fn metis(output: &mut impl Write, graph: &CsrGraph) -> Result<(), Stop> {
-    check_integers(graph)?;
     check_undirected(graph)?;
     let format = if graph.weights().is_some() { " 1" } else { "" };
     writeln!(output, "{} {}{format}", graph.vertices(), graph.arcs() / 2)?;
@@ -79,11 +77,7 @@ pub(super) fn edge_list(
     graph: &CsrGraph,
     path: &Path,
 ) -> Result<(), Stop> {
-    let separator = match extension(path).as_deref() {
-        Some("csv") => b',',
-        Some("tsv") => b'\t',
-        _ => b' ',
-    };
+    let separator = separator(path) as u8;
     match graph.original_ids() {
         Some(ids) => check_all_named(graph, ids)?,
         None => check_last_vertex(graph)?,
@@ -102,13 +96,6 @@ pub(super) fn edge_list(
 /// What the file that the graph was read from calls a vertex.
 fn id(graph: &CsrGraph, vertex: u32) -> u64 {
     graph.original_ids().map_or(vertex.into(), |ids| ids[vertex as usize])
-}
-
-fn check_integers(graph: &CsrGraph) -> Result<(), Stop> {
-    match graph.weights() {
-        Some(Weights::Real(_)) => Err(Stop::NotRepresentable("its weights are reals".to_string())),
-        _ => Ok(()),
-    }
 }
 
 /// Every arc has its reverse, as heavy, and none is its own.

@@ -1,0 +1,44 @@
+//! `--weights`: other weights than a graph's own.
+
+use millstream::graph::{CsrGraph, generate};
+
+use crate::error::Error;
+
+/// Weights of all arcs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WeightsOption {
+    None,
+    Unit,
+    /// From 1 to this.
+    Random(u32),
+}
+
+/// `unit`, or `random:MAX`.
+pub(crate) fn weights(text: &str) -> Result<WeightsOption, String> {
+    let max = text.strip_prefix("random:").and_then(|max| max.parse().ok()).filter(|&max| max > 0);
+    match (text, max) {
+        ("unit", _) => Ok(WeightsOption::Unit),
+        (_, Some(max)) => Ok(WeightsOption::Random(max)),
+        _ => Err(format!("neither unit nor random:MAX with MAX from 1 to {}", u32::MAX)),
+    }
+}
+
+/// The same, or `none`.
+pub(crate) fn weights_or_none(text: &str) -> Result<WeightsOption, String> {
+    match text {
+        "none" => Ok(WeightsOption::None),
+        text => weights(text).map_err(|reason| format!("not none, and {reason}")),
+    }
+}
+
+impl WeightsOption {
+    /// The graph with these weights.
+    pub(crate) fn given_to(self, graph: CsrGraph) -> Result<CsrGraph, Error> {
+        let weights = match self {
+            WeightsOption::None => None,
+            WeightsOption::Unit => Some(generate::unit_weights(&graph)),
+            WeightsOption::Random(max) => Some(generate::random_weights(&graph, max, 0)),
+        };
+        Ok(graph.with_weights(weights)?)
+    }
+}
