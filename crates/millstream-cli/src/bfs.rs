@@ -19,26 +19,18 @@ use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 /// Breadth-first search.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    input: Input,
-    #[command(flatten)]
-    spread: Spread,
-    #[command(flatten)]
-    worklist: Worklist,
-    #[command(flatten)]
-    answer: Answer,
     /// Which way to search; on the worklist if one of its options is given.
     #[arg(long, value_enum, default_value_t = AlgorithmOption::Auto)]
     algorithm: AlgorithmOption,
     /// A vertex, several (1,2,3), max-degree or center.
-    #[arg(long, default_value = "max-degree")]
+    #[arg(long, value_name = "V,...|max-degree|center", default_value = "max-degree")]
     source: String,
     /// Last level to reach.
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     depth_limit: Option<u32>,
     /// Steps of the priority threshold, on the worklist unless by near and far piles, in levels;
     /// auto is 32 there, 128 or on GPUs 256 by piles; off for none.
-    #[arg(long, default_value = "auto", value_parser = delta)]
+    #[arg(long, value_name = "X|auto|off", default_value = "auto", value_parser = delta)]
     delta: Delta,
     /// Makes neither the order of degrees nor packed rows nor hubs beside the graph's rows: a faster
     /// upload, and slower searches, which do not go by near and far piles.
@@ -47,8 +39,16 @@ pub(crate) struct Arguments {
     /// Writes the predecessor of each vertex as --output does its value. A source has none, nor has
     /// a vertex that is not reached: inf in text, in .npy files 4294967295, with --relabel
     /// 18446744073709551615.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     predecessors: Option<PathBuf>,
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    spread: Spread,
+    #[command(flatten)]
+    worklist: Worklist,
+    #[command(flatten)]
+    answer: Answer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         delta: result.delta,
         layouts,
     };
-    job.answer(report, table, written)
+    job.answer(report, table, &outputs, written)
 }
 
 /// An error as the command line has it.

@@ -20,6 +20,17 @@ use crate::report::{Answer, Clock, Common, LayoutReport};
 /// Weak components: directions of arcs do not count.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
+    /// Scatters edges from the host while the devices work, instead of uploading
+    /// the graph first: there is nothing to divide, so it goes without --partitioner.
+    #[arg(long)]
+    streamed: bool,
+    /// Bytes of a packet at most, 1048576 unless given; there are packets where edges are streamed, devices do
+    /// not reach each other's memory (GPUs: over NVLink), or --transfer is copy or host.
+    #[arg(long, value_name = "N")]
+    packet_bytes: Option<usize>,
+    /// Packet buffers of each device and router; 2 unless given.
+    #[arg(long, value_name = "N")]
+    buffers: Option<usize>,
     #[command(flatten)]
     input: Input,
     #[command(flatten)]
@@ -28,17 +39,6 @@ pub(crate) struct Arguments {
     patience: Patience,
     #[command(flatten)]
     answer: Answer,
-    /// Scatters edges from the host while the devices work, instead of uploading
-    /// the graph first: there is nothing to divide, so it goes without --partitioner.
-    #[arg(long)]
-    streamed: bool,
-    /// Bytes of a packet at most, 1048576 unless given; there are packets where edges are streamed, devices do
-    /// not reach each other's memory (GPUs: over NVLink), or --transfer is copy or host.
-    #[arg(long)]
-    packet_bytes: Option<usize>,
-    /// Packet buffers of each device and router; 2 unless given.
-    #[arg(long)]
-    buffers: Option<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let largest = sizes.iter().map(|&(_, size)| size).max().unwrap_or(0);
     let hooked = result.method.map_or("edges from the host".to_string(), |how| how.to_string());
     let report = |common| Report { common, components: sizes.len(), largest, hooked, layouts };
-    job.answer(report, table, written)
+    job.answer(report, table, &outputs, written)
 }
 
 /// Without packets, options of theirs do nothing.

@@ -11,14 +11,14 @@ use crate::weights::{WeightsOption, weights_or_none};
 /// Converts a graph.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    input: Input,
-    #[command(flatten)]
-    destination: Destination,
     /// Weights in place of the graph's own: none, unit, or random:MAX for integers from 1 to MAX,
     /// which is at most 4294967295, the same that sssp gives the graph.
     #[arg(long, value_name = "none|unit|random:MAX", value_parser = weights_or_none)]
     weights: Option<WeightsOption>,
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    destination: Destination,
 }
 
 /// Reads, changes what the options say, and writes.

@@ -15,6 +15,7 @@ use crate::remark::remark;
 
 /// Where a graph is written to, and how.
 #[derive(Debug, Args)]
+#[command(next_help_heading = None)]
 pub(crate) struct Destination {
     /// The file: .mtx, .gr, .graph, .el, .wel, .txt, .csv, .tsv or .mill; also with
     /// .gz or .zst.
@@ -108,7 +109,7 @@ impl Destination {
             edges: graph.arcs(),
             weights: graph.weights().map(weight_kind),
         };
-        answer(&report, self.json, table)
+        answer(&report, self.json, &[("OUT", Some(&self.out))], table)
     }
 }
 
@@ -127,5 +128,4 @@ fn table(report: &Report) -> String {
         ("arcs", report.edges.to_string()),
         ("weights", report.weights.unwrap_or("none").to_string()),
     ])
-    .to_string()
 }

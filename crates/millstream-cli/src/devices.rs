@@ -14,6 +14,7 @@ use crate::trace;
 
 /// The devices to use.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceOptions {
     /// A comma list: cuda:0-3 (GPUs), cuda:0x4 (four virtual devices on one
     /// GPU), host:4 (host devices), host:2x3 (three virtual devices on each
@@ -29,6 +30,7 @@ pub(crate) struct DeviceOptions {
 
 /// The same, for commands that send packets.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Devices")]
 pub(crate) struct LinkedDeviceOptions {
     #[command(flatten)]
     devices: DeviceOptions,

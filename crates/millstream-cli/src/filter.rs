@@ -4,8 +4,7 @@
 mod pipeline;
 mod slow;
 
-use clap::{Args, ValueEnum};
-use comfy_table::Table;
+use clap::{Args, ValueEnum, value_parser};
 use millstream::flow::{RoutingPolicy, first_available, scatter};
 use millstream::prelude::*;
 use serde::Serialize;
@@ -13,7 +12,7 @@ use serde::Serialize;
 use crate::devices::LinkedDeviceOptions;
 use crate::error::Error;
 use crate::interrupt::run_interruptibly;
-use crate::output::{Link, answer, check_all_writable, facts, link_table, links};
+use crate::output::{Link, answer, check_all_writable, facts, link_table, links, plain_table};
 use crate::progress::phase;
 use pipeline::{Filter, Filtered, Filterer, ideal_split, numbers, packet_bytes};
 use slow::{Slow, filterers};
@@ -23,16 +22,19 @@ use slow::{Slow, filterers};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// How many numbers: 0, 1, 2 and so on.
-    #[arg(long, default_value_t = 10_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     items: u32,
     /// Keeps its multiples.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = value_parser!(u32).range(1..))]
     divisor: u32,
     /// How expensive the predicate is: each number is tested so many times over.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = value_parser!(u32).range(1..=1_000_000)
+    )]
     cost: u32,
-    #[command(flatten)]
-    devices: LinkedDeviceOptions,
     /// Who gets which segment.
     #[arg(long, value_enum, default_value_t = Schedule::FirstAvailable)]
     schedule: Schedule,
@@ -41,10 +43,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DEVICE=FACTOR")]
     slow: Vec<Slow>,
     /// Bytes of a packet at most; first-available gives slower devices smaller ones.
-    #[arg(long, default_value_t = 1 << 20)]
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     packet_bytes: usize,
     /// Packet buffers of each link; chosen by the link unless given.
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     buffers: Option<usize>,
     /// Compares the answer with a sequential filter.
     #[arg(long)]
@@ -52,6 +54,8 @@ pub(crate) struct Arguments {
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    devices: LinkedDeviceOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -116,7 +120,8 @@ struct DeviceReport {
 
 /// Filters, checks and answers.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
-    check_all_writable(&[("--trace", arguments.devices.trace())], &[arguments.devices.topology()])?;
+    let trace = ("--trace", arguments.devices.trace());
+    check_all_writable(&[trace], &[arguments.devices.topology()])?;
     let context = arguments.devices.open()?;
     let packet_bytes = arguments.packet_bytes.min(message_bytes(arguments));
     let buffers = |bytes| buffers(arguments, bytes);
@@ -137,7 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let expected = (0..arguments.items).step_by(arguments.divisor as usize);
     let verified = arguments.verify.then(|| filtered.kept.iter().copied().eq(expected));
     let report = report(arguments, &filterers, (&rates, &packets), &filtered, verified);
-    answer(&report, arguments.json, table)?;
+    answer(&report, arguments.json, &[trace], table)?;
     match verified {
         Some(false) => Err(Error::NotVerified("a sequential filter keeps others".into())),
         _ => Ok(()),
@@ -214,9 +219,9 @@ fn table(report: &Report) -> String {
         ("time", format!("{:.3} ms, ideally {:.3} ms", report.time_ms, report.ideal_time_ms)),
         ("items a second", format!("{:.3e}", report.items_per_second)),
     ]);
-    let mut devices = Table::new();
+    let mut devices = plain_table();
     let header = ["device", "slow", "packets", "items", "ideal items", "ms", "items/s alone"];
-    devices.load_style(comfy_table::presets::NOTHING).set_header(header);
+    devices.set_header(header);
     for device in &report.per_device {
         devices.add_row([
             device.device.clone(),
@@ -229,5 +234,6 @@ fn table(report: &Report) -> String {
         ]);
     }
     let verified = if report.verified == Some(true) { "\nverified" } else { "" };
+    let devices = devices.trim_fmt();
     format!("{facts}\n{devices}\n{}{verified}", link_table(&report.links))
 }

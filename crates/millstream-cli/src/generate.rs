@@ -37,7 +37,12 @@ pub(crate) struct Road {
     #[command(flatten)]
     grid: Grid,
     /// Edges kept of 1000.
-    #[arg(long, default_value_t = KEEP_PERMILLE, value_parser = value_parser!(u32).range(..=1000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = KEEP_PERMILLE,
+        value_parser = value_parser!(u32).range(..=1000)
+    )]
     keep: u32,
 }
 
@@ -66,10 +71,10 @@ pub(crate) struct Common {
     #[command(flatten)]
     destination: Destination,
     /// Another seed, another graph.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Weights from 1 to this, the same both ways; none unless given.
-    #[arg(long, value_parser = value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     max_weight: Option<u32>,
 }
 

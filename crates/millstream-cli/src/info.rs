@@ -8,17 +8,17 @@ use serde::Serialize;
 use crate::destination::weight_kind;
 use crate::error::Error;
 use crate::input::Input;
-use crate::output::{answer, facts, shortest};
+use crate::output::{answer, facts, plain_table, shortest};
 use crate::progress::phase;
 
 /// Describes a graph.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    input: Input,
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    input: Input,
 }
 
 #[derive(Debug, Serialize)]
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let (graph, format) = arguments.input.read_with_format()?;
     let summary = phase("counting", || Summary::of(&graph));
     let name = arguments.input.graph.display().to_string();
-    answer(&report(name, &graph, format, &summary), arguments.json, table)
+    answer(&report(name, &graph, format, &summary), arguments.json, &[], table)
 }
 
 fn report(name: String, graph: &CsrGraph, format: Format, summary: &Summary) -> Report {
@@ -156,9 +156,9 @@ fn table(report: &Report) -> String {
     format!("{facts}\n{}", degree_table(&degrees.histogram))
 }
 
-fn degree_table(histogram: &[Bucket]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING).set_header(["degree", "vertices"]);
+fn degree_table(histogram: &[Bucket]) -> String {
+    let mut table = plain_table();
+    table.set_header(["degree", "vertices"]);
     for bucket in histogram {
         let range = match bucket.to <= 1 {
             true => bucket.to.to_string(),
@@ -166,5 +166,5 @@ fn degree_table(histogram: &[Bucket]) -> comfy_table::Table {
         };
         table.add_row([range, bucket.vertices.to_string()]);
     }
-    table
+    table.trim_fmt()
 }

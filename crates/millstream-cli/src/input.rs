@@ -11,10 +11,13 @@ use crate::output::Named;
 use crate::progress::phase;
 use crate::remark::remark;
 
-/// The graph to read, and what to do with it.
+/// The graph to read, and what to do with it. In a command, this and whatever else has a heading in the
+/// help comes after options without: a heading is that of all that follows.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Graph input")]
 pub(crate) struct Input {
     /// Matrix Market, DIMACS, Galois, METIS, edge list or .mill; plain, .gz or .zst.
+    #[arg(help_heading = None)]
     pub(crate) graph: PathBuf,
     /// Adds the reverse of every arc.
     #[arg(long)]

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::Input;
 use crate::interrupt::run_interruptibly;
-use crate::output::answer;
+use crate::output::{Named, answer};
 use crate::progress::phase;
 use crate::repeat::Repeated;
 use crate::report::{Answer, Clock, Common, LayoutReport};
@@ -125,15 +125,16 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Prints the report, and fails with what went wrong before: files that were not `written`, or
-    /// else a wrong answer.
+    /// Prints the report beside the `files` of the command, and fails with what went wrong before:
+    /// files that were not `written`, or else a wrong answer.
     pub(crate) fn answer<R: Serialize>(
         self,
         report: impl FnOnce(Common) -> R,
         table: impl FnOnce(&R) -> String,
+        files: &[Named<'_>],
         written: Result<(), Error>,
     ) -> Result<(), Error> {
-        answer(&report(self.common), self.how.json, table)?;
+        answer(&report(self.common), self.how.json, files, table)?;
         written?;
         self.fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault)))
     }

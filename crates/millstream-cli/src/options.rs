@@ -22,38 +22,36 @@ pub(crate) struct Spread {
     #[command(flatten)]
     devices: LinkedDeviceOptions,
     /// How vertices are spread over the devices; edges unless given.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = "Partition")]
     partitioner: Option<Partitioner>,
 }
-
-/// Above the options of the worklist in the help.
-const WORKLIST: &str = "Worklist";
 
 /// How a worklist runs. To give one of these is to ask for a worklist; `auto` gives
 /// nothing.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Worklist")]
 pub(crate) struct Worklist {
     /// How packets travel.
-    #[arg(long, value_enum, default_value_t = RoutingOption::Auto, help_heading = WORKLIST)]
+    #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
     routing: RoutingOption,
     /// Bytes of a packet at most, 262144 unless given; those of the fused worker hold 256
     /// items at most.
-    #[arg(long, help_heading = WORKLIST)]
+    #[arg(long, value_name = "N")]
     packet_bytes: Option<NonZeroUsize>,
     /// Packet buffers of each link; unless given, chosen by the link, and 64 for the fused
     /// worker.
-    #[arg(long, help_heading = WORKLIST)]
+    #[arg(long, value_name = "N")]
     buffers: Option<NonZeroUsize>,
     /// Entries of each queue of a device; unless given, its share of the vertices, and of the fused
     /// worker as many as a queue may need.
-    #[arg(long, help_heading = WORKLIST)]
+    #[arg(long, value_name = "N")]
     queue_entries: Option<NonZeroUsize>,
     /// Who drives the worklist.
-    #[arg(long, value_enum, default_value_t = WorkerOption::Auto, help_heading = WORKLIST)]
+    #[arg(long, value_enum, default_value_t = WorkerOption::Auto)]
     worker: WorkerOption,
     /// Sends every change of a vertex of another device, also where the copy here shows that it is no
     /// improvement.
-    #[arg(long, help_heading = WORKLIST)]
+    #[arg(long)]
     pub(crate) no_halo_filter: bool,
     #[command(flatten)]
     pub(crate) patience: Patience,
@@ -61,6 +59,7 @@ pub(crate) struct Worklist {
 
 /// How long devices wait.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Answer")]
 pub(crate) struct Patience {
     /// Seconds without any change after which a run on the worklist fails, or any run of GPUs
     /// that wait for each other; 0.001 at least.

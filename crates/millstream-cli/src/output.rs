@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use comfy_table::Table;
 use millstream::bfs::UNREACHED;
 use millstream::device::TransferWay;
 use millstream::graph::write::{CompressedFile, OutputFile, extension, separator};
@@ -65,17 +66,24 @@ pub(crate) fn per_device(statistics: &[DeviceStatistics]) -> Vec<PerDevice> {
     statistics.iter().map(device).collect()
 }
 
-/// Prints an answer, as one JSON object or as a table.
+/// Prints an answer, as one JSON object or as a table. If standard output is one of the `files` that
+/// were written, the table goes to standard error, so that what was written can be piped.
 pub(crate) fn answer<R: Serialize>(
     report: &R,
     as_json: bool,
+    files: &[Named<'_>],
     table: impl FnOnce(&R) -> String,
 ) -> Result<(), Error> {
-    let text = match as_json {
-        true => serde_json::json!(report).to_string(),
-        false => table(report),
-    };
-    printed_answer(writeln!(io::stdout().lock(), "{text}"))
+    let is_standard_output = |path: &PathBuf| path == Path::new("/dev/stdout");
+    match files.iter().any(|(_, path)| path.is_some_and(is_standard_output)) {
+        _ if as_json => printed_answer(writeln!(io::stdout(), "{}", serde_json::json!(report))),
+        false => printed_answer(writeln!(io::stdout(), "{}", table(report))),
+        true => {
+            // As of a remark: if standard error takes none, the exit code says enough.
+            let _ = writeln!(io::stderr(), "{}", table(report));
+            Ok(())
+        }
+    }
 }
 
 /// What is wrong where an answer could not be printed.
@@ -89,28 +97,34 @@ pub(crate) fn shortest(real: f64) -> Option<f64> {
     (real as f32).to_string().parse().ok()
 }
 
-/// A table of names and values.
-pub(crate) fn facts(rows: &[(&str, String)]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
+/// A table without lines; print it by [`Table::trim_fmt`], without blanks at the ends of rows.
+pub(crate) fn plain_table() -> Table {
+    let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
-    for (name, value) in rows {
-        table.add_row([(*name).to_string(), value.clone()]);
-    }
     table
 }
 
-const LINK_HEADER: [&str; 6] = ["link", "packets", "bytes", "copied", "pushed", "mapped"];
+/// A table of names and values.
+pub(crate) fn facts(rows: &[(&str, String)]) -> String {
+    let mut table = plain_table();
+    for (name, value) in rows {
+        table.add_row([(*name).to_string(), value.clone()]);
+    }
+    table.trim_fmt()
+}
+
+const LINK_HEADER: [&str; 6] = ["link", "packets", "bytes", "copy", "push", "host"];
 
 /// A table of the links.
-pub(crate) fn link_table(links: &[Link]) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING).set_header(LINK_HEADER);
+pub(crate) fn link_table(links: &[Link]) -> String {
+    let mut table = plain_table();
+    table.set_header(LINK_HEADER);
     for link in links {
         let name = format!("{} -> {}", link.from, link.to);
         let numbers = [link.packets, link.bytes, link.ways.copy, link.ways.push, link.ways.host];
         table.add_row([name].into_iter().chain(numbers.map(|number| number.to_string())));
     }
-    table
+    table.trim_fmt()
 }
 
 /// A value of a vertex; one stands for "none".

@@ -24,6 +24,34 @@ use crate::report::{Answer, Clock, Common, LayoutReport};
 /// PageRank.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
+    /// Full sweeps that pull, or residuals pushed on the worklist; pull unless given, or
+    /// push where --routing, --worker or --queue-entries is.
+    #[arg(long, value_enum)]
+    algorithm: Option<AlgorithmOption>,
+    /// Probability to follow an arc.
+    #[arg(long, value_name = "X", default_value_t = 0.85)]
+    damping: f64,
+    /// Largest L1 norm of the last sweep's change, or, pushing, of what another would change.
+    #[arg(long, value_name = "X", default_value = "1e-6")]
+    tolerance: f64,
+    /// The type of ranks; f64 for a tolerance below 1e-6 unless given, and where they are pushed.
+    #[arg(long, value_enum)]
+    precision: Option<PrecisionOption>,
+    /// Sweeps at most, or the work of so many, pushing: a push of every vertex, and every arc once.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    max_iterations: u32,
+    /// Succeeds even if the ranks have not converged.
+    #[arg(long)]
+    allow_unconverged: bool,
+    /// Vertices (1,2,3) where a step leads that follows no arc; any unless given.
+    #[arg(long, value_name = "V,...")]
+    personalize: Option<String>,
+    /// Follows arcs in proportion to their weight.
+    #[arg(long)]
+    weighted: bool,
+    /// Ranks that sum to the number of vertices, not to 1.
+    #[arg(long)]
+    unnormalized: bool,
     #[command(flatten)]
     input: Input,
     #[command(flatten)]
@@ -32,34 +60,6 @@ pub(crate) struct Arguments {
     worklist: Worklist,
     #[command(flatten)]
     answer: Answer,
-    /// Full sweeps that pull, or residuals pushed on the worklist; pull unless given, or
-    /// push where --routing, --worker or --queue-entries is.
-    #[arg(long, value_enum)]
-    algorithm: Option<AlgorithmOption>,
-    /// Probability to follow an arc.
-    #[arg(long, default_value_t = 0.85)]
-    damping: f64,
-    /// Largest L1 norm of the last sweep's change, or, pushing, of what another would change.
-    #[arg(long, default_value_t = 1e-6)]
-    tolerance: f64,
-    /// The type of ranks; f64 for a tolerance below 1e-6 unless given, and where they are pushed.
-    #[arg(long, value_enum)]
-    precision: Option<PrecisionOption>,
-    /// Sweeps at most, or the work of so many, pushing: a push of every vertex, and every arc once.
-    #[arg(long, default_value_t = 1000)]
-    max_iterations: u32,
-    /// Succeeds even if the ranks have not converged.
-    #[arg(long)]
-    allow_unconverged: bool,
-    /// Vertices (1,2,3) where a step leads that follows no arc; any unless given.
-    #[arg(long)]
-    personalize: Option<String>,
-    /// Follows arcs in proportion to their weight.
-    #[arg(long)]
-    weighted: bool,
-    /// Ranks that sum to the number of vertices, not to 1.
-    #[arg(long)]
-    unnormalized: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -156,7 +156,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let precision = if options.is_double() { "f64" } else { "f32" };
     let report =
         |common| Report { common, method, precision, iterations, converged, change, layouts };
-    job.answer(report, table, written)?;
+    job.answer(report, table, &outputs, written)?;
     match converged || arguments.allow_unconverged {
         true => Ok(()),
         false => {

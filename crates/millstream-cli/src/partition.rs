@@ -15,10 +15,8 @@ use crate::progress::phase;
 /// Divides a graph.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    input: Input,
     /// How many parts.
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     parts: usize,
     /// Who divides.
     #[arg(long, value_enum)]
@@ -27,8 +25,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// Writes the part of each vertex; .csv, .tsv and .npy by extension, .gz and .zst compress it.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    input: Input,
 }
 
 #[derive(Debug, Serialize)]
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         arc_balance: partition.arc_balance(&graph),
         sizes: sizes(&graph, &partition),
     };
-    answer(&report, arguments.json, table)?;
+    answer(&report, arguments.json, &[output], table)?;
     written
 }
 
@@ -103,8 +103,7 @@ fn table(report: &Report) -> String {
         ("edge cut", format!("{} arcs ({share:.2} %)", report.edge_cut)),
         ("balance of vertices", format!("{:.3}", report.vertex_balance)),
         ("balance of arcs", format!("{:.3}", report.arc_balance)),
-    ])
-    .to_string();
+    ]);
     for (part, size) in report.sizes.iter().enumerate() {
         text += &format!("\npart {part}: {} vertices, {} arcs", size.vertices, size.arcs);
     }

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, value_parser};
 
 /// How often an algorithm runs.
 #[derive(Debug, Args)]
 pub(crate) struct Repeat {
     /// Runs that are timed, after one that is not if there are several; `time_ms` is
     /// their median. The answer is the last run's.
-    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     repeat: u32,
 }
 

@@ -35,6 +35,7 @@ impl LayoutReport {
 
 /// How the answer is given.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Answer")]
 pub(crate) struct Answer {
     /// Checks the answer with a validator that trusts no solver.
     #[arg(long)]
@@ -46,7 +47,7 @@ pub(crate) struct Answer {
     /// .csv with a comma between, .tsv with a tab. With .npy an array, in which 4294967295 stands for inf, but for reals; with
     /// --relabel one of records of a vertex and its value. A last extension .gz or .zst
     /// compresses either.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) repeat: Repeat,
@@ -160,7 +161,7 @@ impl Common {
             let useful = useful.unwrap_or_default();
             rows.push(("work items", format!("{}{useful}", self.work_items)));
         }
-        let mut text = facts(&rows).to_string();
+        let mut text = facts(&rows);
         if !self.links.is_empty() {
             text += &format!("\n{}", link_table(&self.links));
         }

@@ -22,16 +22,8 @@ use crate::weights::{WeightsOption, weights};
 /// Shortest paths.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    input: Input,
-    #[command(flatten)]
-    spread: Spread,
-    #[command(flatten)]
-    worklist: Worklist,
-    #[command(flatten)]
-    answer: Answer,
     /// A vertex, several (1,2,3), max-degree or center.
-    #[arg(long, default_value = "max-degree")]
+    #[arg(long, value_name = "V,...|max-degree|center", default_value = "max-degree")]
     source: String,
     /// Weights in place of the graph's own: unit, or random:MAX for integers from 1
     /// to MAX, which is at most 4294967295.
@@ -42,16 +34,24 @@ pub(crate) struct Arguments {
     algorithm: AlgorithmOption,
     /// Steps of the priority threshold, or of the search, in distance; auto, or off for
     /// none.
-    #[arg(long, default_value = "auto", value_parser = delta)]
+    #[arg(long, value_name = "X|auto|off", default_value = "auto", value_parser = delta)]
     delta: Delta,
     /// Largest distance to reach.
-    #[arg(long)]
+    #[arg(long, value_name = "X")]
     cutoff: Option<f64>,
     /// Writes the predecessor of each vertex as --output does its value. A source has none, nor has
     /// a vertex that is not reached: inf in text, in .npy files 4294967295, with --relabel
     /// 18446744073709551615.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     predecessors: Option<PathBuf>,
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    spread: Spread,
+    #[command(flatten)]
+    worklist: Worklist,
+    #[command(flatten)]
+    answer: Answer,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         delta: delta_used(&result),
         layouts,
     };
-    job.answer(report, table, written)
+    job.answer(report, table, &outputs, written)
 }
 
 /// The graph with the weights asked for, or its own.

@@ -1,7 +1,6 @@
 //! `millstream topology [--calibrate]`.
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use millstream::device::{LinkKind, Location, Topology, Transfer, TransferTable};
 use millstream::flow::{Context, Error as FlowError};
 use serde::Serialize;
@@ -9,15 +8,13 @@ use serde::Serialize;
 use crate::devices::DeviceOptions;
 use crate::error::Error;
 use crate::interrupt::run_interruptibly;
-use crate::output::answer;
+use crate::output::{answer, plain_table};
 use crate::progress::phase;
 use crate::remark::remark;
 
 /// Shows the devices.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    devices: DeviceOptions,
     /// Measures copies between the memories of the devices, and keeps the answer
     /// for links to choose their buffers by.
     #[arg(long, conflicts_with = "topology")]
@@ -25,6 +22,8 @@ pub(crate) struct Arguments {
     /// Prints one JSON object instead of a table; it is a file for --topology.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    devices: DeviceOptions,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         false => None,
     };
     let report = report(context.topology(), measured.as_ref());
-    answer(&report, arguments.json, |report| table(report, measured.as_ref()))
+    answer(&report, arguments.json, &[], |report| table(report, measured.as_ref()))
 }
 
 /// Measures copies and keeps the answer.
@@ -89,12 +88,6 @@ fn report(topology: &Topology, measured: Option<&TransferTable>) -> Report {
     }
 }
 
-fn plain_table() -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table
-}
-
 fn table(report: &Report, measured: Option<&TransferTable>) -> String {
     let mut links = plain_table();
     let names = report.devices.iter().cloned();
@@ -103,7 +96,7 @@ fn table(report: &Report, measured: Option<&TransferTable>) -> String {
         links.add_row(std::iter::once(name.clone()).chain(row.iter().map(ToString::to_string)));
     }
     let ring: Vec<_> = report.ring.iter().map(|&place| &*report.devices[place]).collect();
-    let mut text = format!("{links}\nring: {}", ring.join(" -> "));
+    let mut text = format!("{}\nring: {}", links.trim_fmt(), ring.join(" -> "));
     if report.locations.iter().any(Option::is_some) {
         text = format!("{}\n{text}", locations(report));
     }
@@ -116,7 +109,7 @@ fn table(report: &Report, measured: Option<&TransferTable>) -> String {
 }
 
 /// Where each GPU sits.
-fn locations(report: &Report) -> Table {
+fn locations(report: &Report) -> String {
     let mut table = plain_table();
     table.set_header(["device", "model", "bus", "NUMA node", "NVLinks"]);
     for (name, location) in report.devices.iter().zip(&report.locations) {
@@ -128,11 +121,11 @@ fn locations(report: &Report) -> Table {
         });
         table.add_row([name.clone(), location.model.clone(), location.bus.clone(), node, nvlinks]);
     }
-    table
+    table.trim_fmt()
 }
 
 /// GB/s for each pair, way and size, and how long the smallest copy takes alone.
-fn transfers(measured: &TransferTable) -> Table {
+fn transfers(measured: &TransferTable) -> String {
     let mut sizes: Vec<usize> =
         measured.transfers().iter().map(|transfer| transfer.bytes).collect();
     sizes.sort_unstable();
@@ -156,5 +149,5 @@ fn transfers(measured: &TransferTable) -> Table {
         let latency = format!("{:.1} us", smallest.latency_us);
         table.add_row([name].into_iter().chain(rates).chain([latency]));
     }
-    table
+    table.trim_fmt()
 }

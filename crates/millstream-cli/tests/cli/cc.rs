@@ -90,7 +90,7 @@ fn options_of_packets_want_packets() {
 fn the_table_says_how_large_components_are() {
     let folder = Folder::new();
     let table = succeed(&["cc", &folder.file("graph.el", "0 0\n1 1\n")]);
-    assert!(table.contains("2, the largest of 1 "), "{table}");
+    assert!(table.contains("2, the largest of 1\n"), "{table}");
 }
 
 #[test]

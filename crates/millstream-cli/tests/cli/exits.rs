@@ -193,6 +193,38 @@ fn help_says_what_unreached_is_and_who_divides() {
 }
 
 #[test]
+fn help_has_headings_and_says_what_values_are() {
+    let help = |command: &str| succeed(&[command, "--help"]);
+    for command in ["bfs", "sssp", "pagerank"] {
+        let help = help(command);
+        for heading in
+            ["Arguments:", "Graph input:", "Devices:", "Partition:", "Worklist:", "Answer:"]
+        {
+            assert_eq!(help.matches(&format!("\n{heading}\n")).count(), 1, "{heading} in {help}");
+        }
+        for option in
+            ["--output <FILE>", "--repeat <N>", "--devices <LIST>", "--patience <SECONDS>"]
+        {
+            assert!(help.contains(option), "{option} is not in {help}");
+        }
+    }
+    // What stands before the first of the other headings.
+    let own = |command: &str| help(command).split("\nGraph input:").next().unwrap().to_string();
+    for (command, option) in [
+        ("bfs", "--source"),
+        ("cc", "--streamed"),
+        ("partition", "--parts"),
+        ("convert", "--weights"),
+    ] {
+        assert!(own(command).contains(option), "{command}: {}", own(command));
+        assert!(own(command).contains("--help"), "{command}: {}", own(command));
+    }
+    assert!(!own("convert").contains("--dedupe") && own("convert").contains("--format"));
+    assert!(help("pagerank").contains("[default: 1e-6]"));
+    assert!(help("sssp").contains("--weights <unit|random:MAX>"));
+}
+
+#[test]
 fn help_and_version_are_answers() {
     let help = succeed(&["--help"]);
     for command in ["bfs", "filter", "generate", "convert", "info", "partition", "topology"] {

@@ -72,6 +72,21 @@ fn filter_takes_no_more_packets_than_there_are() {
 }
 
 #[test]
+fn rows_of_tables_end_without_blanks() {
+    let karate = dataset("karate.mtx");
+    for arguments in [
+        &["bfs", &*karate, "--algorithm", "asynchronous"][..],
+        &["filter", "--items", "100"],
+        &["info", &karate],
+        &["partition", &karate, "--parts", "2", "--partitioner", "blocks"],
+        &["topology"],
+    ] {
+        let table = succeed(arguments);
+        assert!(!table.lines().any(|row| row.ends_with(' ')), "{table}");
+    }
+}
+
+#[test]
 fn partition_says_how_well_it_divides() {
     let karate = dataset("karate.mtx");
     for partitioner in ["blocks", "edges", "random", "metis"] {
