@@ -166,7 +166,7 @@ pub struct Bfs {
     order: Option<DegreeOrder>,
     incoming: Incoming,
     isolated: Isolated,
-    /// Of a graph with thin levels.
+    /// Of a graph with thin levels, or why there are none.
     near: Result<NearRows, Unsuitable>,
     hubs: Option<Hubs>,
     /// What its levels are like; nothing is known of them if a worklist is asked for.

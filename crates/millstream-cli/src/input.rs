@@ -11,8 +11,8 @@ use crate::output::Named;
 use crate::progress::phase;
 use crate::remark::remark;
 
-/// The graph to read, and what to do with it. In a command, this and whatever else has a heading in the
-/// help comes after options without: a heading is that of all that follows.
+/// The graph to read, and what to do with it. In a command, this and whatever else has a heading
+/// in the help comes after options without: a heading is that of all that follows.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Graph input")]
 pub(crate) struct Input {
@@ -54,12 +54,13 @@ impl Input {
         options.drop_self_loops = self.drop_self_loops;
         options.transpose = self.transpose;
         options.relabel = self.relabel;
-        let read = phase("reading", || read_graph_with_format(&self.graph, &options))?;
-        if self.relabel && read.1 != Format::EdgeList {
+        let read = || read_graph_with_format(&self.graph, &options);
+        let (graph, format) = phase("reading", read)?;
+        if self.relabel && format != Format::EdgeList {
             let path = self.graph.display();
             remark(format_args!("--relabel does nothing here: {path} is no edge list"));
         }
-        Ok(read)
+        Ok((graph, format))
     }
 }
 

@@ -110,11 +110,12 @@ fn parse_piece<I: Id>(mut scanner: Scanner<'_>, is_weighted: bool) -> Result<Pie
     Ok(piece)
 }
 
-/// Says of a word that is no number what it should have been.
+/// Says of a word that is no number at all what it should have been.
 #[cold]
 fn explained(fault: Fault, mut word: Scanner<'_>) -> Fault {
+    let is_of_number = |byte: &u8| byte.is_ascii_digit() || b"+-.".contains(byte);
     match fault {
-        Fault::At { offset, reason } if !word.word().iter().all(u8::is_ascii_digit) => {
+        Fault::At { offset, reason } if !word.word().iter().all(is_of_number) => {
             let fields = "a heading begins with #, and blanks, tabs or commas separate fields";
             Fault::At { offset, reason: format!("{reason}; {fields}") }
         }
