@@ -237,6 +237,17 @@ pub enum Error {
     /// The program has ended all waiting for packets.
     #[error("waiting for packets was ended: all were released")]
     Released,
+    /// A packet that host code fills while it is full and a kernel has the segment, which may be
+    /// reading it.
+    #[error(
+        "packet {packet} of {segment} is full, and a kernel may be reading it; fill it when it is empty again"
+    )]
+    PacketFull {
+        /// The segment.
+        segment: String,
+        /// The packet.
+        packet: usize,
+    },
     /// A packet that was read before it was full.
     #[error("packet {packet} of {segment} is not full")]
     PacketEmpty {

@@ -20,6 +20,8 @@ pub(crate) struct DeviceView<'p, 'a, P: Program> {
     pub(crate) here: Here,
     pub(crate) problem: View<'a, P>,
     pub(crate) queues: Vec<QueueView<'a>>,
+    /// Items that there are.
+    items: usize,
     pub(crate) status: &'a [AtomicU64],
     pub(crate) report: &'a [AtomicU64],
     /// Items of a higher priority value are deferred.
@@ -27,7 +29,11 @@ pub(crate) struct DeviceView<'p, 'a, P: Program> {
 }
 
 impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
-    pub(crate) fn new(program: &'p P, here: Here, common: CommonView<'a, P>) -> Self {
+    pub(crate) fn new(
+        program: &'p P,
+        (here, items): (Here, usize),
+        common: CommonView<'a, P>,
+    ) -> Self {
         let (problem, (bits, entries, control, _), status, _, report, _, ()) = common;
         let count = control.len() / CONTROL_WORDS;
         let bits = bits.chunks_exact(bits.len() / count);
@@ -36,7 +42,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         let view = |((bits, ring), control)| QueueView { bits, ring, control };
         let queues = queues.map(view).collect();
         let threshold = u32::MAX;
-        DeviceView { program, here, problem, queues, status, report, threshold }
+        DeviceView { program, here, problem, queues, items, status, report, threshold }
     }
 
     pub(crate) fn with_threshold(self, threshold: u32) -> Self {
@@ -118,13 +124,13 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         }
     }
 
-    /// Whether there is room for an item: up to the next multiple of 32. GPUs do not look.
+    /// Whether there is such an item. GPUs do not look.
     fn check(&self, item: u32) -> KernelResult {
-        let items = self.queues[READY].items();
+        let items = self.items;
         match (item as usize) < items {
             true => Ok(()),
             false => Err(KernelFault::new(format!(
-                "item {item} is beyond the worklist's items, for which there is room up to {items}"
+                "item {item} is beyond the worklist's items, which are {items}"
             ))),
         }
     }

@@ -41,48 +41,54 @@ impl<P: Program> std::fmt::Debug for Kernels<P> {
 
 /// A kernel whose twin is a method of [`DeviceView`].
 macro_rules! kernel {
-    ($program:expr, $here:expr, $name:ident($($argument:ident: $type:ty),+)) => {{
-        let (program, here) = (Arc::clone($program), $here);
+    ($program:expr, $place:expr, $name:ident($($argument:ident: $type:ty),+)) => {{
+        let (program, place) = (Arc::clone($program), $place);
         Kernel::from_closure(
             stringify!($name),
             move |_: &Grid, (common, $($argument),+): (CommonView<'_, P>, $($type),+)| {
-                DeviceView::<P>::new(&program, here, common).$name($($argument),+)
+                DeviceView::<P>::new(&program, place, common).$name($($argument),+)
             },
         )
     }};
 }
 
 impl<P: Program> Kernels<P> {
-    /// A host device alone raises the threshold by itself, unless it may fall.
-    pub(crate) fn new(program: &Arc<P>, here: Here, steps: ThresholdSteps) -> Kernels<P> {
+    /// Of a worklist of so many items. A host device alone raises the threshold by itself, unless it
+    /// may fall.
+    pub(crate) fn new(
+        program: &Arc<P>,
+        (here, items): (Here, usize),
+        steps: ThresholdSteps,
+    ) -> Kernels<P> {
+        let place = (here, items);
         let delta = steps.delta.filter(|_| here.devices == 1 && steps.falls_after.is_none());
         let process = {
             let program = Arc::clone(program);
             move |_: &Grid, (common, batch, threshold): (CommonView<'_, P>, u32, u32)| {
-                DeviceView::<P>::new(&program, here, common).process(batch, threshold, delta)
+                DeviceView::<P>::new(&program, place, common).process(batch, threshold, delta)
             }
         };
         let split_receive = {
             let program = Arc::clone(program);
             move |grid: &Grid, arguments: (CommonView<'_, P>, &[P::Packet], u32)| {
                 let (common, packets, threshold) = arguments;
-                let view = DeviceView::<P>::new(&program, here, common);
+                let view = DeviceView::<P>::new(&program, place, common);
                 view.with_threshold(threshold).split_receive(grid, packets)
             }
         };
         let source = P::cuda().map(|cuda| Arc::<str>::from(cuda.host_driven::<P>()));
         let cuda = CudaText { file: P::cuda().map_or("", |cuda| cuda.file), text: source };
         Kernels {
-            insert: cuda.add(kernel!(program, here, insert(items: &[u32], threshold: u32))),
+            insert: cuda.add(kernel!(program, place, insert(items: &[u32], threshold: u32))),
             process: cuda.add(Kernel::from_closure("process", process)),
             pack: cuda.add(kernel!(
                 program,
-                here,
+                place,
                 pack(outbox: u32, packets: &mut [P::Packet])
             )),
             split_receive: cuda.add(Kernel::from_closure("split_receive", split_receive)),
-            undefer: cuda.add(kernel!(program, here, undefer(threshold: u32))),
-            late_count: kernel!(program, here, late_count(count: u32)),
+            undefer: cuda.add(kernel!(program, place, undefer(threshold: u32))),
+            late_count: kernel!(program, place, late_count(count: u32)),
         }
     }
 }

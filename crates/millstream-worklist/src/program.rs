@@ -15,8 +15,9 @@ pub enum Flags {
     /// It goes on: to its owner (direct routing) or to the next device (ring).
     Pass,
     /// Both: it stays, and a copy goes to every other device once (direct, when
-    /// sent) or to the next device (ring). A ring program that answers both
-    /// carries the origin in its packets, and keeps when the next device is it.
+    /// sent; items have [owners](Program::owner) there all the same) or to the next device (ring). A
+    /// ring program that answers both carries the origin in its packets, and keeps when the next
+    /// device is it.
     Both,
     /// It is not needed any more.
     Drop,

@@ -36,12 +36,6 @@ pub(crate) struct QueueView<'a> {
 }
 
 impl QueueView<'_> {
-    /// Items that have a bit.
-    #[inline]
-    pub(crate) fn items(&self) -> usize {
-        self.bits.len() * 32
-    }
-
     /// Queues an item whose value is already written; `false` if it is queued
     /// already, in which case its consumer will see that value.
     #[inline]

@@ -101,7 +101,7 @@ impl<P: Program> WorklistDevice<P> {
         Ok(WorklistDevice {
             device: device.clone(),
             problem,
-            kernels: Kernels::new(program, here, steps),
+            kernels: Kernels::new(program, (here, items), steps),
             here,
             queues: queue_buffers,
             status: device.shared(status::words(outboxes))?,
@@ -230,7 +230,7 @@ impl<P: Program> DistributedWorklist<P> {
         let devices = self.context.devices();
         for (place, device) in devices.iter().enumerate() {
             let here = Here { device: place, devices: devices.len(), next: None };
-            let kernels = Kernels::new(&self.program, here, self.steps());
+            let kernels = Kernels::new(&self.program, (here, self.items), self.steps());
             kernels.prepare_insert(device)?;
             if !is_fused {
                 kernels.prepare_host_driven(device)?;

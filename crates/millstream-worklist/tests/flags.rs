@@ -280,10 +280,10 @@ fn an_item_that_is_none_ends_the_run() {
     let program = Arc::new(Children { flags: Flags::Both, devices: 2, has_owners: true });
     let here = Here { device: 0, devices: 2, next: None };
     let steps = Steps::new(&context, device, program, problem(0), here, 9).unwrap();
-    let received = context.block_on(steps.split_receive(vec![31], u32::MAX)).unwrap();
+    let received = context.block_on(steps.split_receive(vec![8], u32::MAX)).unwrap();
     received.unwrap();
-    let received = context.block_on(steps.split_receive(vec![32], u32::MAX)).unwrap();
-    assert!(received.unwrap_err().to_string().contains("item 32 is beyond"));
+    let received = context.block_on(steps.split_receive(vec![9], u32::MAX)).unwrap();
+    assert!(received.unwrap_err().to_string().contains("item 9 is beyond"));
 }
 
 #[test]

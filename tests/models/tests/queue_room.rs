@@ -84,10 +84,7 @@ fn add(queue: &Queue, count: u32) -> u32 {
             // The head is behind what it was when the entry was reserved, or where it was.
             Some(position) => {
                 let head = queue.head.load(Ordering::Relaxed);
-                assert!(
-                    position.wrapping_sub(head) as i32 <= CAPACITY as i32 - 1,
-                    "it is overfilled"
-                );
+                assert!((position.wrapping_sub(head) as i32) < CAPACITY as i32, "it is overfilled");
             }
         }
     }

@@ -148,6 +148,14 @@ impl<T: Item> PacketsView<'_, T> {
         start..start.saturating_add(size).min(len)
     }
 
+    /// The words of a packet that is waited for, which would never come if there is none.
+    fn waited_for(&self, packet: usize) -> Result<PacketWords<'_>, KernelFault> {
+        self.of(&self.words, packet).ok_or_else(|| {
+            let (segment, packets) = (self.settings.segment, self.packets());
+            KernelFault::new(format!("packet {packet} of segment {segment}, which has {packets}"))
+        })
+    }
+
     fn of<'w>(&'w self, words: &'w WordsView<'_>, packet: usize) -> Option<PacketWords<'w>> {
         let Settings { epoch, writers, .. } = self.settings;
         let (word, arrivals) = (words.words().get(packet)?, self.arrivals.get(packet)?);
@@ -157,9 +165,10 @@ impl<T: Item> PacketsView<'_, T> {
     /// Whether a packet is full.
     ///
     /// # Errors
-    /// A packet that is not, and that was waited for too long; a group that has ended.
+    /// A packet that is not, and that was waited for too long; one that does not exist; a group that
+    /// has ended.
     pub fn is_full(&self, packet: usize) -> Result<bool, KernelFault> {
-        let is_full = self.of(&self.words, packet).is_some_and(|words| words.is_full());
+        let is_full = self.waited_for(packet)?.is_full();
         self.met_or_missed(packet, true, is_full)
     }
 
@@ -172,7 +181,7 @@ impl<T: Item> PacketsView<'_, T> {
     /// # Errors
     /// As [`PacketsView::is_full`].
     pub fn is_empty(&self, packet: usize) -> Result<bool, KernelFault> {
-        let is_empty = self.of(&self.words, packet).is_some_and(|words| words.is_empty());
+        let is_empty = self.waited_for(packet)?.is_empty();
         self.met_or_missed(packet, false, is_empty)
     }
 

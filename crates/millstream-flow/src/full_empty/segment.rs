@@ -347,12 +347,17 @@ impl<T: Item> FullEmptySegment<T> {
     /// the segment.
     ///
     /// # Errors
-    /// A packet that does not exist, or that a copy or a twin is at ([`Error::InFlight`]); a segment
-    /// elsewhere, or which the calling closure is at ([`Nested`](millstream_device::Error::Nested)).
+    /// A packet that does not exist, that is full while a kernel has the segment ([`Error::PacketFull`]), or that a copy or a twin is at
+    /// ([`Error::InFlight`]); a segment elsewhere, or which the calling closure is at
+    /// ([`Nested`](millstream_device::Error::Nested)).
     /// After a fault of a GPU, that ([`Error::Device`]): others may still copy into what they reach.
     pub fn fill<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         self.core.check_packet(packet)?;
         let _claim = self.use_on_host(packet, Use::Write, "filled")?;
+        if self.core.kernels.under_way() > 0 && self.is_full(packet)? {
+            let segment = self.core.group.label(self.core.number);
+            return Err(Error::PacketFull { segment, packet });
+        }
         let result = self.core.items.write(self.core.shape.range(packet), write)?;
         // A release store, as in `core.rs`.
         self.core.words.store(packet, self.epoch)?;

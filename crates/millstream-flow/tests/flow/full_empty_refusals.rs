@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use millstream_device::StreamKind;
 use millstream_flow::{Action, Context, Devices, Error, FullEmpty, Guard, PacketShape, Trigger};
 
 use crate::common::everywhere;
@@ -62,4 +63,27 @@ fn kernels_that_wait_have_streams_for_that() {
     let launched = group.launch_early(&stream, &SCALE, 2, (&input, &output, 1));
     let error = context.block_on(launched).unwrap().unwrap_err();
     assert!(matches!(error, Error::NotAGangStream { .. }), "{error}");
+}
+
+/// What a kernel may be reading is not written; and a twin does not wait for what will never be.
+#[test]
+fn packets_that_kernels_have_are_filled_once_and_are_there() {
+    for result in everywhere(1, |context| async move {
+        let device = &context.devices()[0];
+        let group = FullEmpty::new(&context, Duration::from_secs(20))?;
+        let shape = PacketShape::new(10, 5);
+        let segment = || group.segment::<u32>(context.host(), shape.clone().read_by(device));
+        let (input, output) = (segment()?, segment()?);
+        let compute = device.stream_of(StreamKind::Gang)?;
+        let blocks = shape.packets() + 1;
+        let launched = group.launch_early(&compute, &SCALE, blocks, (&input, &output, 3)).await?;
+        input.fill(0, |items| items.fill(1))?;
+        let again = input.fill(0, |items| items.fill(2));
+        assert!(matches!(again, Err(Error::PacketFull { packet: 0, .. })), "{again:?}");
+        let ended = launched.completed().await.unwrap_err().to_string();
+        assert!(ended.contains("packet 2 of segment 0, which has 2"), "{ended}");
+        Ok::<_, Error>(())
+    }) {
+        result.unwrap();
+    }
 }
