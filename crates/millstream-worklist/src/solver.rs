@@ -22,10 +22,6 @@ use crate::status::{
 use crate::sync::{Fault, seeded};
 use crate::worklist::{Ends, WorklistDevice};
 
-/// So many GPUs keep the one thread busy that would poll the tasks of all: by measurement four do,
-/// and two do not.
-const BUSY_DEVICES: usize = 3;
-
 /// Drives one device: a worker, a receiver for each input, a sender for each
 /// outbox \[G Fig. 9\], as tasks that wait for each other's signals. Whoever polls them leaves launches to
 /// the thread of the GPU.
@@ -60,11 +56,11 @@ impl<P: Program> Solver<P> {
         self.over(task.stream.completed()?, &report, launch).await
     }
 
-    /// Adds this device's tasks to the graph: where one thread would have more to do than it can, on a
-    /// thread of the device's own.
+    /// Adds this device's tasks to the graph: of several GPUs, whose rounds are too short for one thread
+    /// to poll the tasks of all, on a thread of the device's own.
     pub(crate) fn spawn(self: &Arc<Self>, graph: &Graph, ends: Ends<P::Packet>) -> Result<()> {
         let tasks = self.tasks(ends)?;
-        if self.device.device.is_gpu() && self.device.here.devices >= BUSY_DEVICES {
+        if self.device.device.is_gpu() && self.device.here.devices > 1 {
             graph.spawn_on_thread(tasks.try_for_each(|()| ready(Ok(()))));
         } else {
             tasks.into_iter().for_each(|task| graph.spawn(task));
