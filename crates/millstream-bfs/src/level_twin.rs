@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millstream_device::{Grid, Kernel, KernelResult, Parameter, Stream};
-use millstream_traversal::internals::{GangPlace, GangWork, TwinMeetings};
+use millstream_traversal::internals::{GangPlace, GangWork, TwinMeetings, streams};
 
 use crate::Result;
 use crate::level_search::{LevelSearch, Memory, Sets, Settings, TwinSignature};
@@ -89,7 +89,7 @@ pub(crate) async fn run(
         let arguments = (out, incoming, values, lists, exchange, words, settings);
         kernel.launch(stream, 1, arguments)
     };
-    meetings.run(search.graph.context().devices(), launch).await?;
+    meetings.run(&streams(search.graph.context())?, launch).await?;
     work(memory)
 }
 

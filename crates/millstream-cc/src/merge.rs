@@ -1,14 +1,16 @@
-//! Resident searches of host devices that reach each other's memory, step by step: the
-//! twin of `cc_gang.cuh`.
+//! Resident searches of host devices that reach each other's memory: the twin of `cc_gang.cuh`.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millstream_device::{
-    Event, Grid, Kernel, KernelFault, Read, Shared, SharedBuffer, SharedSet, Value,
+    Grid, Kernel, KernelResult, Parameter, Read, Shared, SharedBuffer, SharedSet, Stream, Value,
 };
-use millstream_flow::Result;
+use millstream_flow::{Context, Result};
+use millstream_traversal::internals::TwinMeetings;
 
+use crate::Method;
 use crate::hooking::{are_together, hook};
 use crate::kernels::{ARCS, for_each_row, visit_rows};
 use crate::merging::{Members, Told, hook_and_tell, join, label, plant, tell};
@@ -54,28 +56,161 @@ impl Spread {
     }
 }
 
-/// Rows of arcs and whose is the first; members of all devices; which device this is; the
-/// hub; a counter of those found.
-type Flood =
-    (Read<u64>, Read<u32>, Value<u32>, SharedSet<u32>, Value<u32>, Value<u32>, Shared<u32>);
+/// What the devices do until they meet again.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// The hub and its neighbours become members, where its row is.
+    FloodFromHub,
+    /// Vertices with a member next to them become members.
+    Flood,
+    /// Hooks along the rows of vertices that are no members, and tells of it.
+    HookOutside,
+    /// Tells of the trees of what others cover, too.
+    Tell,
+    /// Joins the trees that devices have told of, and labels.
+    Merge,
+}
 
-/// The hub and its neighbours become members, where its row is.
-static FLOOD_FROM_HUB: Kernel<Flood> =
-    Kernel::new("flood_from_hub", |_, (offsets, targets, first, of, here, hub, _)| {
-        let members = Members { of, here: here as usize };
-        let row = hub.wrapping_sub(first) as usize;
+/// How far a search has come.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    phase: Phase,
+    /// What floods have found.
+    found: u64,
+}
+
+impl Course {
+    /// Goes on when all floods have `found` so many of all vertices. Whether there is more to do.
+    fn advance(&mut self, found: u64, vertices: usize) -> bool {
+        // As `least_found` of `cc_gang.cuh`.
+        const LEAST_FOUND: u64 = 128;
+        self.phase = match self.phase {
+            Phase::FloodFromHub => Phase::Flood,
+            Phase::Flood if (found - self.found) * LEAST_FOUND > vertices as u64 => Phase::Flood,
+            Phase::Flood => Phase::HookOutside,
+            Phase::HookOutside | Phase::Tell => Phase::Merge,
+            Phase::Merge => return false,
+        };
+        self.found = found;
+        true
+    }
+}
+
+/// Rows of arcs and whose is the first; parents; members and pairs of all devices; which device this is,
+/// and the hub; the vertices covered and those to label; the ranges to tell of.
+type Signature = (
+    (Read<u64>, Read<u32>, Value<u32>),
+    Shared<u32>,
+    (SharedSet<u32>, SharedSet<u64>),
+    (Value<u32>, Value<u32>),
+    (Value<[u32; 2]>, Value<[u32; 2]>),
+    Value<Ranges>,
+);
+
+/// Hooks along resident rows, merges the trees of all devices, and labels the vertices of each one's
+/// range.
+pub(crate) async fn search(
+    context: &Context,
+    solvers: &[Solver],
+    residents: &[Resident<'_>],
+) -> Result<()> {
+    let mut phase = Phase::FloodFromHub;
+    for (solver, resident) in solvers.iter().zip(residents) {
+        if resident.method != Method::OutsideHub {
+            solver.hook_rows(&solver.stream, resident)?;
+            phase = Phase::Tell;
+        }
+    }
+    let meetings = TwinMeetings::new(context, Course { phase, found: 0 });
+    let kernel = kernel(&meetings, solvers.len());
+    let Sets { members, pairs } = &Sets::new(solvers);
+    let launch = |place: usize, stream: &Stream| {
+        let (solver, resident) = (&solvers[place], &residents[place]);
+        let Solver { parents, covered, own, told, .. } = solver;
+        let (offsets, targets) = (&*resident.part.offsets, &*resident.part.targets);
+        let range = |range: &Range<u32>| [range.start, range.end];
+        let arguments = (
+            (offsets, targets, resident.first_vertex),
+            parents,
+            (&members[..], &pairs[..]),
+            (place as u32, resident.hub),
+            (range(covered), range(own)),
+            *told,
+        );
+        kernel.launch(stream, 1, arguments)
+    };
+    let streams: Vec<_> = solvers.iter().map(|solver| solver.stream.clone()).collect();
+    Ok(meetings.run(&streams, launch).await?)
+}
+
+fn kernel(meetings: &Arc<TwinMeetings<Course>>, devices: usize) -> Kernel<Signature> {
+    let found: Arc<[AtomicU64]> = (0..devices).map(|_| AtomicU64::new(0)).collect();
+    let meetings = Arc::clone(meetings);
+    Kernel::of_step_closure("components", move |_, view: &View<'_>| {
+        let twin = Twin::new(view);
+        let step = |course: &Course| twin.step(course.phase, &found[twin.members.here]);
+        let advance = |course: &mut Course| {
+            let found = found.iter().map(|its| its.load(Ordering::Relaxed)).sum();
+            course.advance(found, twin.parents.len())
+        };
+        meetings.run_twin(twin.members.here, step, advance)
+    })
+}
+
+type View<'a> = <Signature as Parameter>::View<'a>;
+
+/// One device. All orders are relaxed: the meetings publish.
+struct Twin<'a> {
+    rows: (&'a [u64], &'a [u32], u32),
+    parents: &'a [AtomicU32],
+    members: Members<'a>,
+    told: Told<'a>,
+    hub: u32,
+    covered: Range<u32>,
+    own: Range<u32>,
+    ranges: Ranges,
+}
+
+impl<'a> Twin<'a> {
+    fn new(view: &View<'a>) -> Twin<'a> {
+        let (rows, parents, (members, pairs), (here, hub), (covered, own), ranges) = view.clone();
+        let here = here as usize;
+        let range = |[start, end]: [u32; 2]| start..end;
+        Twin {
+            rows,
+            parents,
+            members: Members { of: members, here },
+            told: Told { pairs, here },
+            hub,
+            covered: range(covered),
+            own: range(own),
+            ranges,
+        }
+    }
+
+    fn step(&self, phase: Phase, found: &AtomicU64) -> KernelResult {
+        match phase {
+            Phase::FloodFromHub => self.flood_from_hub(),
+            Phase::Flood => self.flood(found),
+            Phase::HookOutside => self.hook_outside(),
+            Phase::Tell => self.tell(),
+            Phase::Merge => self.merge(),
+        }
+    }
+
+    fn flood_from_hub(&self) -> KernelResult {
+        let (offsets, targets, first) = self.rows;
+        let row = self.hub.wrapping_sub(first) as usize;
         if row + 1 < offsets.len() {
-            members.add(hub);
+            self.members.add(self.hub);
             let arcs = offsets[row] as usize..offsets[row + 1] as usize;
-            targets[arcs].iter().for_each(|&target| members.add(target));
+            targets[arcs].iter().for_each(|&target| self.members.add(target));
         }
         Ok(())
-    });
+    }
 
-/// Vertices with a member next to them become members.
-static FLOOD: Kernel<Flood> =
-    Kernel::new("flood", |_, (offsets, targets, first, of, here, _, found)| {
-        let members = Members { of, here: here as usize };
+    fn flood(&self, found: &AtomicU64) -> KernelResult {
+        let ((offsets, targets, first), members) = (self.rows, &self.members);
         Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
             // Counted once: threads would wait for each other's additions.
             let mut its = 0;
@@ -86,95 +221,69 @@ static FLOOD: Kernel<Flood> =
                     its += 1;
                 }
             });
-            found[0].fetch_add(its, Ordering::Relaxed);
+            found.fetch_add(its, Ordering::Relaxed);
             Ok(())
         })
-    });
+    }
 
-/// Hooks along the rows of vertices that are no members, and tells of it. Takes rows of arcs and
-/// whose is the first; parents; members and pairs of all devices; which device this is; the hub.
-type Outside = (
-    Read<u64>,
-    Read<u32>,
-    Value<u32>,
-    Shared<u32>,
-    SharedSet<u32>,
-    SharedSet<u64>,
-    Value<u32>,
-    Value<u32>,
-);
-static HOOK_OUTSIDE: Kernel<Outside> =
-    Kernel::new("hook_outside", |_, (offsets, targets, first, parents, of, pairs, here, hub)| {
-        let members = Members { of, here: here as usize };
-        let told = Told { pairs, here: here as usize };
+    fn hook_outside(&self) -> KernelResult {
+        let ((offsets, targets, first), parents, hub) = (self.rows, self.parents, self.hub);
+        for_each_of(&self.covered, |vertex| {
+            parents[vertex as usize].store(vertex, Ordering::Relaxed);
+        })?;
         // Each device does.
-        if let Some(smallest) = members.smallest() {
+        if let Some(smallest) = self.members.smallest() {
             hook(parents, smallest, hub);
         }
         for_each_row(offsets, targets, |row, targets| {
             let vertex = first + row as u32;
-            for &target in if members.has(vertex) { &[] } else { targets } {
+            for &target in if self.members.has(vertex) { &[] } else { targets } {
                 if are_together(parents, vertex, hub) {
                     break;
                 }
-                let target = if members.has(target) { hub } else { target };
-                hook_and_tell(&told, parents, vertex, target);
+                let target = if self.members.has(target) { hub } else { target };
+                hook_and_tell(&self.told, parents, vertex, target);
             }
         })
-    });
+    }
 
-/// Tells of the trees of disjoint ranges of vertices: of parents, in the pairs of this
-/// device.
-static TELL: Kernel<(Shared<u32>, SharedSet<u64>, Value<u32>, Value<Ranges>)> =
-    Kernel::new("tell", |_, (parents, pairs, here, ranges)| {
-        let told = Told { pairs, here: here as usize };
-        for [start, end] in ranges {
+    fn tell(&self) -> KernelResult {
+        for [start, end] in self.ranges {
             Grid::of_blocks((end - start) as usize, BLOCK).for_each_block(|block| {
                 let at = |place: usize| start + place as u32;
-                tell(&told, parents, at(block.range.start)..at(block.range.end));
+                tell(&self.told, self.parents, at(block.range.start)..at(block.range.end));
                 Ok(())
             })?;
         }
         Ok(())
-    });
+    }
 
-/// Parents; pairs of all devices; a range.
-type Pairs = (Shared<u32>, SharedSet<u64>, Value<[u32; 2]>);
+    fn merge(&self) -> KernelResult {
+        // Vertices that others tell of become trees; then all are joined.
+        self.for_each_pair(|pair| plant(self.parents, pair, &self.covered))?;
+        self.for_each_pair(|pair| join(self.parents, pair))?;
+        for_each_of(&self.own, |vertex| label(&self.members, self.parents, vertex, self.hub))
+    }
 
-/// Vertices outside of a range that any device tells of become trees.
-static PLANT: Kernel<Pairs> = Kernel::new("plant", |_, (parents, pairs, [start, end])| {
-    for_each_pair(pairs, |pair| plant(parents, pair, &(start..end)))
-});
-
-/// Hooks along all pairs.
-static JOIN: Kernel<Pairs> =
-    Kernel::new("join", |_, (parents, pairs, _)| for_each_pair(pairs, |pair| join(parents, pair)));
-
-/// Parents; members of all devices; which device this is; the hub; the vertices to label.
-type Label = (Shared<u32>, SharedSet<u32>, Value<u32>, Value<u32>, Value<[u32; 2]>);
-static LABEL: Kernel<Label> = Kernel::new("label", |_, (parents, of, here, hub, [start, end])| {
-    let members = Members { of, here: here as usize };
-    Grid::of_blocks((end - start) as usize, BLOCK).for_each_block(|block| {
-        block.range.for_each(|at| label(&members, parents, start + at as u32, hub));
+    fn for_each_pair(&self, visit: impl Fn([u32; 2]) + Sync) -> KernelResult {
+        for device in 0..self.told.pairs.len() {
+            Grid::of_blocks(self.told.count_of(device), BLOCK).for_each_block(|block| {
+                block.range.for_each(|at| visit(self.told.pair(device, at)));
+                Ok(())
+            })?;
+        }
         Ok(())
-    })
-});
+    }
+}
 
-/// Vertices of a block of a twin.
+/// Vertices of a block.
 const BLOCK: usize = 1 << 14;
 
-fn for_each_pair(
-    pairs: Vec<&[AtomicU64]>,
-    visit: impl Fn([u32; 2]) + Sync,
-) -> Result<(), KernelFault> {
-    let told = Told { pairs, here: 0 };
-    for device in 0..told.pairs.len() {
-        Grid::of_blocks(told.count_of(device), BLOCK).for_each_block(|block| {
-            block.range.for_each(|at| visit(told.pair(device, at)));
-            Ok(())
-        })?;
-    }
-    Ok(())
+fn for_each_of(vertices: &Range<u32>, visit: impl Fn(u32) + Sync + Send) -> KernelResult {
+    Grid::of_blocks(vertices.len(), BLOCK).for_each_block(|block| {
+        block.range.for_each(|at| visit(vertices.start + at as u32));
+        Ok(())
+    })
 }
 
 /// What devices tell each other.
@@ -190,85 +299,6 @@ impl<'a> Sets<'a> {
             pairs: solvers.iter().map(|solver| &solver.pairs).collect(),
         }
     }
-}
-
-/// All streams wait for all.
-fn meet(solvers: &[Solver]) -> Result<()> {
-    let events = solvers.iter().map(|solver| solver.stream.record());
-    let events = events.collect::<Result<Vec<Event>, _>>()?;
-    for solver in solvers {
-        events.iter().try_for_each(|event| solver.stream.wait(event))?;
-    }
-    Ok(())
-}
-
-/// Searches from the hub, pass by pass; hooks what that has not found, and tells of it.
-pub(crate) async fn hook_outside_hub(solvers: &[Solver], residents: &[Resident<'_>]) -> Result<()> {
-    let sets = Sets::new(solvers);
-    let members = &sets.members[..];
-    let found = solvers.iter().map(|solver| solver.host.shared(1));
-    let found = found.collect::<Result<Vec<SharedBuffer<u32>>, _>>()?;
-    let launch = |kernel: &Kernel<Flood>| -> Result<()> {
-        let all = solvers.iter().zip(residents).zip(&found);
-        for (here, ((solver, &Resident { part, first_vertex, hub, .. }), found)) in (0..).zip(all) {
-            let arguments =
-                (&*part.offsets, &*part.targets, first_vertex, members, here, hub, found);
-            kernel.launch(&solver.stream, part.targets.len(), arguments)?;
-        }
-        meet(solvers)
-    };
-    launch(&FLOOD_FROM_HUB)?;
-    let mut before = 0;
-    loop {
-        launch(&FLOOD)?;
-        let mut all = 0;
-        for (solver, found) in solvers.iter().zip(&found) {
-            solver.stream.completed()?.await?;
-            all += u64::from(found.load(0)?);
-        }
-        // As `least_found` of `cc_gang.cuh`.
-        const LEAST_FOUND: u64 = 128;
-        if (all - before) * LEAST_FOUND <= solvers[0].parents.len() as u64 {
-            break;
-        }
-        before = all;
-    }
-    for (here, (solver, resident)) in (0..).zip(solvers.iter().zip(residents)) {
-        let &Resident { part, first_vertex, hub, .. } = resident;
-        let (offsets, targets, parents) = (&*part.offsets, &*part.targets, &solver.parents);
-        solver.start_alone()?;
-        let arguments =
-            (offsets, targets, first_vertex, parents, members, &sets.pairs[..], here, hub);
-        HOOK_OUTSIDE.launch(&solver.stream, targets.len(), arguments)?;
-    }
-    Ok(())
-}
-
-/// Hooks along rows, and tells of the trees.
-pub(crate) fn hook_rows(solvers: &[Solver], residents: &[Resident<'_>]) -> Result<()> {
-    let pairs = &Sets::new(solvers).pairs[..];
-    for (here, (solver, resident)) in (0..).zip(solvers.iter().zip(residents)) {
-        let Solver { stream, parents, covered, told, .. } = solver;
-        solver.hook_rows(stream, resident)?;
-        TELL.launch(stream, covered.len(), (parents, pairs, here, *told))?;
-    }
-    Ok(())
-}
-
-/// Merges the trees that devices have told of, when that is submitted, and labels the vertices of
-/// each one's range.
-pub(crate) fn merge(solvers: &[Solver], hub: u32) -> Result<()> {
-    let Sets { members, pairs } = &Sets::new(solvers);
-    meet(solvers)?;
-    for (here, solver) in (0..).zip(solvers) {
-        let Solver { stream, parents, covered, own, .. } = solver;
-        let arguments = (parents, &pairs[..], [covered.start, covered.end]);
-        PLANT.launch(stream, parents.len(), arguments)?;
-        JOIN.launch(stream, parents.len(), arguments)?;
-        let arguments = (parents, &members[..], here, hub, [own.start, own.end]);
-        LABEL.launch(stream, own.len(), arguments)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

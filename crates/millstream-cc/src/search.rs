@@ -10,7 +10,7 @@ use millstream_flow::{Buffers, Context, Error as FlowError, Graph, LinkStatistic
 
 use crate::cc::{CcOptions, CcResult};
 use crate::kernels::{Edge, leaving_words};
-use crate::merge::{MOST_DEVICES, Spread, hook_outside_hub, hook_rows, merge};
+use crate::merge::{self, MOST_DEVICES, Spread};
 use crate::solver::{Arcs, Links, Resident, Solver};
 use crate::statistics::{CcStatistics, DeviceStatistics};
 use crate::{Method, Result, gang};
@@ -72,7 +72,6 @@ impl Search {
             let told = spread.map_or([[0; 2]; MOST_DEVICES], |spread| spread.told(place));
             let most_pairs: usize = told.iter().map(|[start, end]| (end - start) as usize).sum();
             Ok(Solver {
-                host: context.host().clone(),
                 stream: device.stream()?,
                 parents: device.shared(*vertices as usize)?,
                 covered,
@@ -149,13 +148,7 @@ impl Search {
             gang::run(&self.context, self.options.patience, &solvers, residents).await?
         } else {
             let start = Instant::now();
-            if method == Some(Method::OutsideHub) {
-                hook_outside_hub(&solvers, residents).await?;
-            } else {
-                hook_rows(&solvers, residents)?;
-            }
-            merge(&solvers, residents.first().map_or(0, |resident| resident.hub))?;
-            completed(&solvers).await?;
+            merge::search(&self.context, &solvers, residents).await?;
             start.elapsed()
         };
         let mut told = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use millstream_device::{Device, SharedBuffer, Stream};
+use millstream_device::{SharedBuffer, Stream};
 use millstream_flow::{Receiver, Result, Sender};
 use millstream_traversal::Part;
 
@@ -42,7 +42,6 @@ pub(crate) struct Links {
 
 /// One device in a search.
 pub(crate) struct Solver {
-    pub(crate) host: Device,
     pub(crate) stream: Stream,
     /// Of all vertices.
     pub(crate) parents: SharedBuffer<u32>,

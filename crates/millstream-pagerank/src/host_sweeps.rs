@@ -9,7 +9,7 @@ use std::time::Instant;
 use millstream_device::{
     AtomicPod, Grid, Kernel, KernelFault, KernelResult, Parameter, Read, SharedSet, Stream, Value,
 };
-use millstream_traversal::internals::TwinMeetings;
+use millstream_traversal::internals::{TwinMeetings, streams};
 
 use crate::halo::Halo;
 use crate::host_rows::{HostRows, Sums};
@@ -81,7 +81,7 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
         kernel.launch(stream, 1, arguments)
     };
     let start = Instant::now();
-    meetings.run(pull.context.devices(), launch).await?;
+    meetings.run(&streams(&pull.context)?, launch).await?;
     let run_time = start.elapsed();
     let start = Instant::now();
     let Course { sweeps: iterations, sums: Sums { change, .. } } = meetings.course();

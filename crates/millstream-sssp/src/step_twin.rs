@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use millstream_device::{Grid, Kernel, KernelResult, Parameter, SharedBuffer, Stream};
 use millstream_traversal::UNREACHED;
-use millstream_traversal::internals::{GangPlace, GangWork, TwinMeetings, Value};
+use millstream_traversal::internals::{GangPlace, GangWork, TwinMeetings, Value, streams};
 
 use crate::Result;
 use crate::rule::DistanceRule;
@@ -98,7 +98,7 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
         let arguments = (out, incoming, values, lists, exchange, words, settings);
         kernel.launch(stream, 1, arguments)
     };
-    meetings.run(search.graph.incoming.context().devices(), launch).await?;
+    meetings.run(&streams(search.graph.incoming.context())?, launch).await?;
     work(memory)
 }
 

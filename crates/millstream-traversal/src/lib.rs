@@ -63,6 +63,6 @@ pub mod internals {
     pub use crate::owned_values::OwnedValues;
     pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
     pub use crate::run::{Outcome, run};
-    pub use crate::twin_meetings::TwinMeetings;
+    pub use crate::twin_meetings::{TwinMeetings, streams};
     pub use crate::value::Value;
 }

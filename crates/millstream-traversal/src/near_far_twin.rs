@@ -15,7 +15,7 @@ use crate::gang_work::GangWork;
 use crate::near_far::{Exchange, Graph, Memory, NearFar, Settings, inboxes};
 use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
 use crate::relaxation::CudaRule;
-use crate::twin_meetings::TwinMeetings;
+use crate::twin_meetings::{TwinMeetings, streams};
 use crate::value::{UNREACHED, Value};
 
 /// Lists that a block goes through by itself, as in the kernel.
@@ -139,7 +139,7 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
         let (graph, exchange) = search.common(its, &inboxes, place);
         kernel.launch(stream, 1, (graph, (&its.values, &its.sources), exchange, its.settings))
     };
-    meetings.run(search.graph.context().devices(), launch).await?;
+    meetings.run(&streams(search.graph.context())?, launch).await?;
     Ok(piles.iter().map(|its| its.lock().done.clone()).collect())
 }
 

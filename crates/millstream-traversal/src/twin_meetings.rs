@@ -89,7 +89,7 @@ impl<C: Clone + Send> TwinMeetings<C> {
         self.state.lock().is_over
     }
 
-    /// Launches the twin of each device by `launch`, and waits for all of them.
+    /// Launches the twin of each device by `launch`, on these streams, and waits for all of them.
     ///
     /// # Errors
     /// Those of `launch`; a failed device.
@@ -98,19 +98,26 @@ impl<C: Clone + Send> TwinMeetings<C> {
     /// Dropping the future ends the search: each device still does its step.
     pub async fn run(
         &self,
-        devices: &[Device],
+        streams: &[Stream],
         mut launch: impl FnMut(usize, &Stream) -> millstream_device::Result<()>,
     ) -> millstream_device::Result<()> {
         // Also if a device fails: the others would wait for it.
         let _end = End(self);
         let mut twins = Vec::new();
-        for (place, device) in devices.iter().enumerate() {
-            let stream = device.stream()?;
-            launch(place, &stream)?;
+        for (place, stream) in streams.iter().enumerate() {
+            launch(place, stream)?;
             twins.push(stream.completed()?);
         }
         try_join_all(twins).await.map(drop)
     }
+}
+
+/// A stream of each device.
+///
+/// # Errors
+/// That of opening one.
+pub fn streams(context: &Context) -> millstream_device::Result<Vec<Stream>> {
+    context.devices().iter().map(Device::stream).collect()
 }
 
 /// Ends a search when it is dropped.
@@ -170,7 +177,7 @@ mod tests {
             let here = stream.uploaded(vec![place as u32])?;
             kernel.launch(stream, 1, (&here,))
         };
-        context.block_on(meetings.run(context.devices(), launch))??;
+        context.block_on(meetings.run(&streams(context)?, launch))??;
         Ok(counts.iter().map(|it| it.load(Ordering::Relaxed)).collect())
     }
 

@@ -118,18 +118,6 @@ fn useful_work() {
     }
 }
 
-/// More memory than there is: a failure at run time, and its exit code.
-#[test]
-fn a_failure_at_run_time() {
-    let packet = (1u64 << 46).to_string();
-    let Some(mut command) = millstream(&["filter", "--packet-bytes", &packet]) else { return };
-    let (output, _) = run(&mut command, LIMIT, |_| {});
-    let (code, text) = code_and_text(&output);
-    assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("bytes requested") && !text.contains("panicked"), "{text}");
-    assert!(output.stdout.is_empty());
-}
-
 /// A GPU too many is a mistake in the list, which is told which there are.
 #[test]
 fn a_gpu_that_is_not_here() {
