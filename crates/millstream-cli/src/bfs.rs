@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         delta: result.delta,
         layouts,
     };
-    job.answer(report, table, &outputs, written)
+    job.answer(report, table, written)
 }
 
 /// An error as the command line has it.

@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let largest = sizes.iter().map(|&(_, size)| size).max().unwrap_or(0);
     let hooked = result.method.map_or("edges from the host".to_string(), |how| how.to_string());
     let report = |common| Report { common, components: sizes.len(), largest, hooked, layouts };
-    job.answer(report, table, &outputs, written)
+    job.answer(report, table, written)
 }
 
 /// Without packets, options of theirs do nothing.

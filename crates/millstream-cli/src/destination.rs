@@ -109,7 +109,7 @@ impl Destination {
             edges: graph.arcs(),
             weights: graph.weights().map(weight_kind),
         };
-        answer(&report, self.json, &[("OUT", Some(&self.out))], table)
+        answer(&report, self.json, table)
     }
 }
 

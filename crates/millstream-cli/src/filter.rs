@@ -142,7 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let expected = (0..arguments.items).step_by(arguments.divisor as usize);
     let verified = arguments.verify.then(|| filtered.kept.iter().copied().eq(expected));
     let report = report(arguments, &filterers, (&rates, &packets), &filtered, verified);
-    answer(&report, arguments.json, &[trace], table)?;
+    answer(&report, arguments.json, table)?;
     match verified {
         Some(false) => Err(Error::NotVerified("a sequential filter keeps others".into())),
         _ => Ok(()),

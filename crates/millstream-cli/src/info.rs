@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let (graph, format) = arguments.input.read_with_format()?;
     let summary = phase("counting", || Summary::of(&graph));
     let name = arguments.input.graph.display().to_string();
-    answer(&report(name, &graph, format, &summary), arguments.json, &[], table)
+    answer(&report(name, &graph, format, &summary), arguments.json, table)
 }
 
 fn report(name: String, graph: &CsrGraph, format: Format, summary: &Summary) -> Report {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::Input;
 use crate::interrupt::run_interruptibly;
-use crate::output::{Named, answer};
+use crate::output::answer;
 use crate::progress::phase;
 use crate::repeat::Repeated;
 use crate::report::{Answer, Clock, Common, LayoutReport};
@@ -131,10 +131,9 @@ impl<'a> Job<'a> {
         self,
         report: impl FnOnce(Common) -> R,
         table: impl FnOnce(&R) -> String,
-        files: &[Named<'_>],
         written: Result<(), Error>,
     ) -> Result<(), Error> {
-        answer(&report(self.common), self.how.json, files, table)?;
+        answer(&report(self.common), self.how.json, table)?;
         written?;
         self.fault.map_or(Ok(()), |fault| Err(Error::NotVerified(fault)))
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use comfy_table::Table;
 use millstream::bfs::UNREACHED;
 use millstream::device::TransferWay;
-use millstream::graph::write::{CompressedFile, OutputFile, extension, separator};
+use millstream::graph::write::{CompressedFile, OutputFile, extension};
 use millstream::worklist::DeviceStatistics;
 use serde::Serialize;
 
@@ -66,24 +66,14 @@ pub(crate) fn per_device(statistics: &[DeviceStatistics]) -> Vec<PerDevice> {
     statistics.iter().map(device).collect()
 }
 
-/// Prints an answer, as one JSON object or as a table. If standard output is one of the `files` that
-/// were written, the table goes to standard error, so that what was written can be piped.
+/// Prints an answer, as one JSON object or as a table.
 pub(crate) fn answer<R: Serialize>(
     report: &R,
     as_json: bool,
-    files: &[Named<'_>],
     table: impl FnOnce(&R) -> String,
 ) -> Result<(), Error> {
-    let is_standard_output = |path: &PathBuf| path == Path::new("/dev/stdout");
-    match files.iter().any(|(_, path)| path.is_some_and(is_standard_output)) {
-        _ if as_json => printed_answer(writeln!(io::stdout(), "{}", serde_json::json!(report))),
-        false => printed_answer(writeln!(io::stdout(), "{}", table(report))),
-        true => {
-            // As of a remark: if standard error takes none, the exit code says enough.
-            let _ = writeln!(io::stderr(), "{}", table(report));
-            Ok(())
-        }
-    }
+    let text = if as_json { serde_json::json!(report).to_string() } else { table(report) };
+    printed_answer(writeln!(io::stdout(), "{text}"))
 }
 
 /// What is wrong where an answer could not be printed.
@@ -208,8 +198,8 @@ fn checked_place(path: &Path) -> Result<Option<PathBuf>, Error> {
 }
 
 /// Writes one value for each vertex, whose ids are `original_ids` or count from 0:
-/// `.npy` by extension, else lines `vertex value`, in `.csv` with a comma and in `.tsv` with a tab
-/// between, and with `inf` where there is none; either compressed by a further extension.
+/// `.npy` by extension, else lines `vertex value`, with `inf` where there is none; either compressed by a
+/// further extension.
 pub(crate) fn write_values<V: VertexValue>(
     path: &Path,
     original_ids: Option<&[u64]>,
@@ -217,7 +207,7 @@ pub(crate) fn write_values<V: VertexValue>(
 ) -> Result<(), Error> {
     write_file(path, |writer| match extension(path).as_deref() {
         Some("npy") => write_npy(writer, original_ids, values),
-        _ => write_lines(writer, separator(path), original_ids, values),
+        _ => write_lines(writer, original_ids, values),
     })
 }
 
@@ -256,15 +246,14 @@ pub(crate) fn write_predecessors(
 
 fn write_lines<V: VertexValue>(
     writer: &mut impl Write,
-    separator: char,
     original_ids: Option<&[u64]>,
     values: &[V],
 ) -> io::Result<()> {
     for (vertex, &value) in values.iter().enumerate() {
         let id = original_ids.map_or(vertex as u64, |ids| ids[vertex]);
         match value == V::NONE {
-            true => writeln!(writer, "{id}{separator}inf")?,
-            false => writeln!(writer, "{id}{separator}{value}")?,
+            true => writeln!(writer, "{id} inf")?,
+            false => writeln!(writer, "{id} {value}")?,
         }
     }
     Ok(())

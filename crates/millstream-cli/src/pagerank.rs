@@ -151,28 +151,28 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         // Every sweep needs all vertices.
         _ => job.common.work_items,
     });
+    let remedy = remedy(&options, &result);
     let PageRankResult { algorithm, iterations, converged, change, .. } = result;
     let method = algorithm.to_string();
     let precision = if options.is_double() { "f64" } else { "f32" };
     let report =
         |common| Report { common, method, precision, iterations, converged, change, layouts };
-    job.answer(report, table, &outputs, written)?;
+    job.answer(report, table, written)?;
     match converged || arguments.allow_unconverged {
         true => Ok(()),
-        false => {
-            let remedy = remedy(&options, iterations, change);
-            Err(Error::NotConverged { remedy, iterations, change })
-        }
+        false => Err(Error::NotConverged { remedy, iterations, change }),
     }
 }
 
 /// What lets ranks converge.
-fn remedy(options: &PageRankOptions, iterations: u32, change: f64) -> &'static str {
+fn remedy(options: &PageRankOptions, result: &PageRankResult) -> &'static str {
+    let (iterations, change) = (result.iterations, result.change);
     // In exact arithmetic no sweep changes more.
     let most = FARTHEST * options.damping.powf(f64::from(iterations) - 1.0);
+    let sweeps = result.algorithm == Algorithm::Pull;
     match options.is_double() {
         false if change < ROUNDED => "--precision f64 rounds less",
-        true if change > most => "f64 comes no closer: raise --tolerance",
+        true if sweeps && change > most => "f64 comes no closer: raise --tolerance",
         _ => "--max-iterations allows more",
     }
 }

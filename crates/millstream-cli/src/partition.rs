@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         arc_balance: partition.arc_balance(&graph),
         sizes: sizes(&graph, &partition),
     };
-    answer(&report, arguments.json, &[output], table)?;
+    answer(&report, arguments.json, table)?;
     written
 }
 

@@ -43,10 +43,10 @@ pub(crate) struct Answer {
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Writes a line `vertex value` for each vertex, inf where it is not reached; with the extension
-    /// .csv with a comma between, .tsv with a tab. With .npy an array, in which 4294967295 stands
-    /// for inf, but for reals; with --relabel one of records of a vertex and its value. A last
-    /// extension .gz or .zst compresses any.
+    /// Writes a line `vertex value` for each vertex, inf where it is not reached. With the
+    /// extension .npy an array, in which 4294967295 stands for inf, but for reals; with
+    /// --relabel one of records of a vertex and its value. A last extension .gz or .zst
+    /// compresses either.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         delta: delta_used(&result),
         layouts,
     };
-    job.answer(report, table, &outputs, written)
+    job.answer(report, table, written)
 }
 
 /// The graph with the weights asked for, or its own.

@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         false => None,
     };
     let report = report(context.topology(), measured.as_ref());
-    answer(&report, arguments.json, &[], |report| table(report, measured.as_ref()))
+    answer(&report, arguments.json, |report| table(report, measured.as_ref()))
 }
 
 /// Measures copies and keeps the answer.

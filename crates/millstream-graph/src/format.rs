@@ -105,13 +105,7 @@ pub fn extension(path: &Path) -> Option<String> {
 
 /// What separates the fields of a line in a text file of this name: a comma in `.csv`, a tab in `.tsv`,
 /// else a blank.
-///
-/// ```
-/// use millstream_graph::write::separator;
-///
-/// assert_eq!(separator("levels.csv.gz".as_ref()), ',');
-/// ```
-pub fn separator(path: &Path) -> char {
+pub(crate) fn separator(path: &Path) -> char {
     match extension(path).as_deref() {
         Some("csv") => ',',
         Some("tsv") => '\t',

@@ -15,21 +15,6 @@ fn text_has_a_line_for_each_vertex() {
 }
 
 #[test]
-fn the_extension_says_what_separates_a_value() {
-    let folder = Folder::new();
-    let graph = folder.file("graph.el", "0 1\n");
-    for (name, expected) in
-        [("levels.csv", "0,0\n1,1\n"), ("levels.tsv", "0\t0\n1\t1\n"), ("levels.dat", "0 0\n1 1\n")]
-    {
-        succeed(&["bfs", &graph, "--output", &folder.path(name)]);
-        assert_eq!(folder.text(name), expected);
-        let partition = ["partition", &graph, "--parts", "2", "--partitioner", "blocks"];
-        succeed(&[&partition[..], &["--output", &folder.path(name)]].concat());
-        assert_eq!(folder.text(name), expected);
-    }
-}
-
-#[test]
 fn numpy_files_hold_an_array() {
     let folder = Folder::new();
     let graph = folder.file("graph.el", GRAPH);
@@ -323,8 +308,9 @@ fn values_can_go_to_standard_output() {
         (&["convert", &graph, "/dev/stdout", "--format", "edge-list"], GRAPH),
     ] {
         let answer = run(arguments);
-        assert_eq!((answer.code, &*answer.stdout), (Some(0), values), "{answer:?}");
-        assert!(answer.stderr.contains("graph"), "{answer:?}");
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        let table = answer.stdout.strip_prefix(values).unwrap();
+        assert!(table.contains("graph"), "{answer:?}");
     }
 }
 

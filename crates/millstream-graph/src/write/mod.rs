@@ -13,7 +13,7 @@ mod text;
 pub use compressed::CompressedFile;
 pub use file::{OutputFile, discard_unfinished};
 
-pub use crate::format::{extension, separator};
+pub use crate::format::extension;
 
 #[cfg(test)]
 mod tests;
