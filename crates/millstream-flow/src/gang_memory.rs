@@ -22,8 +22,8 @@ const TURNS: u64 = 3;
 const ALL_SHIFT: u32 = 56;
 
 /// Memory of one device for kernels that meet in the gang's barrier
-/// (`gang_barrier.cuh`). On a host device, where twins do what the kernels do and the
-/// host is the barrier, the words are in the host's memory, so that it may look.
+/// (`gang_barrier.cuh`). On a host device, whose twins meet elsewhere, the words are in the host's memory,
+/// so that it may look.
 ///
 /// ```
 /// use std::time::Duration;

@@ -70,7 +70,7 @@ impl Packet {
     /// By a copy that leaves this word there, or by who changes nothing.
     fn claim(&self, usage: Use, leaves: Option<u32>) -> Option<u64> {
         let word = || self.word.load(Ordering::Acquire);
-        let holder = || leaves.filter(|&leaves| word() != leaves);
+        let holder = |_| leaves.filter(|&leaves| word() != leaves);
         let over = |_, holder: &Holder, was_alone| was_alone && *holder == Some(word());
         self.claims.claim(PACKET, usage, holder, over, |_| false).ok()
     }

@@ -131,9 +131,11 @@ impl<T: Item> Copying<T> {
         let words = [source, target].map(Side::words);
         let mut words = words.iter().filter(|words| !words.is_empty());
         let told = words.try_for_each(|words| stream.signal(words));
-        let event = stream.record()?;
-        self.copy.submitted(event.completed(), source.of.segment.bell());
-        Ok(told.map(|()| event)?)
+        let event = stream.record();
+        let completion = event.clone().map(|event| event.completed());
+        // The other side's group hears of it as of any error.
+        source.of.segment.has_submitted(&self.copy, completion)?;
+        Ok(told.and(event)?)
     }
 
     fn submit_items(&self) -> Result<()> {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::claims::Use;
 use super::segment::SegmentCore;
 use super::trigger::Condition;
-use crate::{Error, Item};
+use crate::{Error, Item, Result};
 
 #[derive(Clone, Debug)]
 pub(super) enum Holder {
@@ -95,19 +95,21 @@ impl<T: Item> SegmentCore<T> {
         &self,
         packets: &Range<usize>,
         usage: Use,
-        holder: impl FnOnce() -> Holder,
+        holder: impl FnOnce(bool) -> Holder,
         not_mind: impl Fn(&Holder) -> bool,
     ) -> Option<u64> {
         let over = |packet, holder: &Holder, alone| self.is_over(packet, holder, alone);
         let claimed = self.claims.claim(packets.clone(), usage, holder, over, not_mind);
-        let refused = |others: Vec<Holder>| {
-            for other in others {
-                if let Holder::Copy { copy, .. } = other {
-                    copy.want(self.bell());
-                }
+        claimed.map_err(|others| self.want(others)).ok()
+    }
+
+    /// The bell tells of the ends of those who are in the way.
+    fn want(&self, others: Vec<Holder>) {
+        for other in others {
+            if let Holder::Copy { copy, .. } = other {
+                copy.want(self.bell());
             }
-        };
-        claimed.map_err(refused).ok()
+        }
     }
 
     fn is_over(&self, packet: usize, holder: &Holder, was_alone: bool) -> bool {
@@ -137,14 +139,13 @@ impl<T: Item> SegmentCore<T> {
         };
         // A mirror may still be written when the word has changed. What others leave there, copies who
         // are at the packet, too, or kernels, is not this copy's.
-        let holder = || {
+        let holder = |is_alone: bool| {
             let tells = leaves.filter(|_| self.mirror.is_empty()).filter(becomes);
             let tells = tells.zip(self.kernels.given_to_none());
             let told = |(condition, kernels)| Told { epoch, condition, kernels };
             let tells = tells.map(told);
-            if tells.is_none() {
-                // Relaxed: who waits for what this copy does has heard of the call.
-                self.untold.store(true, Ordering::Relaxed);
+            if tells.is_none() || !is_alone {
+                self.has_untold();
             }
             Holder::Copy { copy: Arc::clone(copy), tells }
         };
@@ -152,12 +153,36 @@ impl<T: Item> SegmentCore<T> {
         self.claim(&(packet..packet + 1), usage, holder, not_mind)
     }
 
+    /// A copy is submitted. Without an event nobody would hear of its end, so the group ends.
+    pub(super) fn has_submitted(
+        &self,
+        copy: &CopyUnderWay,
+        completion: millstream_device::Result<Completion>,
+    ) -> Result<()> {
+        let completion = completion.map_err(|error| {
+            let error = error.into();
+            self.group.fail(&error);
+            error
+        })?;
+        copy.submitted(completion, self.bell());
+        Ok(())
+    }
+
+    /// Some copy is over with its event only.
+    pub(super) fn has_untold(&self) {
+        // Relaxed: who waits for what the copy does has heard of this call.
+        self.untold.store(true, Ordering::Relaxed);
+    }
+
     /// Whether host code that has found packets to be as it wants may use them now, if it is to. The
     /// bell rings when it may be.
     pub(super) fn is_free(&self, packets: &Range<usize>, usage: Option<Use>) -> bool {
         // As a rule the words say it.
-        let may = |usage| self.use_on_host(packets.clone(), usage).is_some();
-        !self.untold.load(Ordering::Relaxed) || usage.is_none_or(may)
+        let Some(usage) = usage.filter(|_| self.untold.load(Ordering::Relaxed)) else {
+            return true;
+        };
+        let over = |packet, holder: &Holder, alone| self.is_over(packet, holder, alone);
+        self.claims.look(packets.clone(), usage, over).map_err(|others| self.want(others)).is_ok()
     }
 
     /// Ends a claim early.
@@ -169,7 +194,7 @@ impl<T: Item> SegmentCore<T> {
 
     /// Host code or a twin is at these packets' items, if nobody else is.
     pub(super) fn use_on_host(&self, packets: Range<usize>, usage: Use) -> Option<HostUse<'_, T>> {
-        let number = self.claim(&packets, usage, || Holder::Host, |_| false)?;
+        let number = self.claim(&packets, usage, |_| Holder::Host, |_| false)?;
         Some(HostUse { segment: self, packets, number })
     }
 

@@ -61,6 +61,10 @@ struct Given<T: Item>(Arc<SegmentCore<T>>);
 impl<T: Item> Given<T> {
     fn to(core: &Arc<SegmentCore<T>>) -> Given<T> {
         core.kernels.begin();
+        // Their packets' words are the kernel's from now on.
+        if core.claims.are_any() {
+            core.has_untold();
+        }
         Given(Arc::clone(core))
     }
 }

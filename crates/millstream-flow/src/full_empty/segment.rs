@@ -325,25 +325,23 @@ impl<T: Item> FullEmptySegment<T> {
         let (deadline, start) = (self.core.group.deadline(), Instant::now());
         let then = self.core.host_use(Condition::Full);
         let mut wanted = self.wanted(packets.clone(), Condition::Full);
-        let mut are_reached = || match wanted.missing(deadline)? {
-            None => Ok(self.core.is_free(&packets, then)),
-            Some(missing) => {
-                // What is full need not be looked at again.
-                wanted.packets.start = missing;
-                Ok::<_, Error>(false)
+        loop {
+            let missing = wanted.missing(deadline)?;
+            if missing.is_none() && self.core.is_free(&packets, then) {
+                return Ok(());
             }
-        };
-        while !are_reached()? {
+            // What is full need not be looked at again.
+            wanted.packets.start = missing.unwrap_or(wanted.packets.start);
             if !set.stay_awake(start.elapsed()) {
-                let event = self.event(packets, Condition::Full, then, None)?;
+                let event = self.event(wanted.packets, Condition::Full, then, None)?;
                 return event.synchronize().or_else(|error| self.cause(error));
             }
         }
-        Ok(())
     }
 
     /// Fills a packet from host code: `write` writes its items, and then it is full.
-    /// Only in the host's memory, which kernels then read from there. `write` must be short, and not use
+    /// Only in the host's memory, which kernels then read from there, and not while another thread gives
+    /// a kernel the segment. `write` must be short, and not use
     /// the segment.
     ///
     /// # Errors
@@ -423,7 +421,7 @@ impl<T: Item> FullEmptySegment<T> {
             self.core.give_back(&(packet..packet + 1), number);
         })?;
         let told = stream.signal(&words);
-        copy.submitted(stream.completed()?, self.core.bell());
+        self.core.has_submitted(&copy, stream.completed())?;
         Ok(told?)
     }
 
@@ -448,7 +446,6 @@ impl<T: Item> FullEmptySegment<T> {
         stream.signal(&words).inspect_err(|_| {
             self.core.give_back(&(packet..packet + 1), number);
         })?;
-        change.submitted(stream.completed()?, self.core.bell());
-        Ok(())
+        self.core.has_submitted(&change, stream.completed())
     }
 }

@@ -202,10 +202,16 @@ pub async fn waiting_after_a_fill(context: &Context, device: &Device) -> Result<
         copying.completed()?.await?;
         input.next_epoch()?;
         let output = group.segment::<u32>(context.host(), shape.clone())?;
+        let fill =
+            |packet: usize| input.fill_from(&filling, packet, data.part(shape.range(packet))?);
+        // One before the kernel has the segment.
+        fill(0)?;
         let launched = group.launch_early(&compute, &SCALE, shape.packets(), (&input, &output, 3));
         let launched = launched.await?;
         for packet in 0..shape.packets() {
-            input.fill_from(&filling, packet, data.part(shape.range(packet))?)?;
+            if packet > 0 {
+                fill(packet)?;
+            }
             filling.wait(&output.full_event(packet..packet + 1)?)?;
             if on == context.host() {
                 input.wait_full(packet..packet + 1).await?;
