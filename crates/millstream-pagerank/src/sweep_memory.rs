@@ -1,5 +1,5 @@
 //! What sweeps change where devices reach each other's memory, and what has come of it, whether a gang
-//! sweeps (`gang_sweeps.rs`) or the host starts each sweep (`host_sweeps.rs`).
+//! sweeps (`gang_sweeps.rs`) or host devices do (`host_sweeps.rs`).
 
 use std::sync::Arc;
 

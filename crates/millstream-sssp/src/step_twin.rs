@@ -59,8 +59,9 @@ impl Course {
         }
         let before = self.pilot.phase;
         self.pilot.advance(totals);
+        let goes_on = self.pilot.phase != Phase::Finished;
         if before == Phase::Tell {
-            return self.pilot.phase != Phase::Finished;
+            return goes_on;
         }
         // The list that was filled is read; or that which was reviewed is so again.
         let is_turned = before != Phase::Review || self.pilot.phase != Phase::Review;
@@ -72,7 +73,7 @@ impl Course {
             }
             *mark = listed;
         }
-        self.pilot.phase != Phase::Finished
+        goes_on
     }
 }
 

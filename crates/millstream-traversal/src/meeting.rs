@@ -7,7 +7,7 @@ use crate::{Error, Result};
 
 /// Whether the devices of a context can go from phase to phase together, and change each
 /// other's memory meanwhile: GPUs with NVLink, which meet in the barrier of a gang, or host
-/// devices, for which the host is the barrier; all of which reach each other. Not if packets are to
+/// devices, whose twins meet; all of which reach each other. Not if packets are to
 /// go [another way](Context::kernels_push) than a push.
 ///
 /// ```

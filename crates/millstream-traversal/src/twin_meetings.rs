@@ -3,11 +3,16 @@
 //! that is the first at a meeting leaves, and is called again when the last has come.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use millstream_device::{Bell, Device, KernelFault, KernelResult, Step, Stream};
 use millstream_flow::Context;
 use parking_lot::Mutex;
+
+/// How long a twin goes on before it lets its thread do something else: another search that this one may
+/// have been begun within, say.
+const TURN: Duration = Duration::from_millis(1);
 
 /// Where the twins of a search meet. They and the host share the course of the search: how far it has
 /// come, which says what all devices do until they meet again.
@@ -48,6 +53,7 @@ impl<C: Clone + Send> TwinMeetings<C> {
         mut step: impl FnMut(&C) -> KernelResult,
         advance: impl Fn(&mut C) -> bool,
     ) -> Result<Step, KernelFault> {
+        let start = Instant::now();
         loop {
             let course = {
                 let state = self.state.lock();
@@ -61,6 +67,11 @@ impl<C: Clone + Send> TwinMeetings<C> {
             };
             step(&course)?;
             self.come(here, &advance);
+            if start.elapsed() > TURN {
+                // It is called again at once.
+                self.bell.ring();
+                return Ok(Step::Waits);
+            }
         }
     }
 

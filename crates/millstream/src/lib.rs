@@ -49,7 +49,7 @@ pub use millstream_traversal as traversal;
 #[doc(inline)]
 pub use millstream_worklist as worklist;
 
-/// The guide's example is compiled and run.
+/// The guide's examples are compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/algorithms.md")]
 mod guide {}
