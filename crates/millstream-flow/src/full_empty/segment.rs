@@ -341,13 +341,12 @@ impl<T: Item> FullEmptySegment<T> {
 
     /// Fills a packet from host code: `write` writes its items, and then it is full.
     /// Only in the host's memory, which kernels then read from there, and not while another thread gives
-    /// a kernel the segment. `write` must be short, and not use
-    /// the segment.
+    /// a kernel the segment. `write` must be short, and not use the segment.
     ///
     /// # Errors
-    /// A packet that does not exist, that is full while a kernel has the segment ([`Error::PacketFull`]), or that a copy or a twin is at
-    /// ([`Error::InFlight`]); a segment elsewhere, or which the calling closure is at
-    /// ([`Nested`](millstream_device::Error::Nested)).
+    /// A packet that does not exist, that is full while a kernel has the segment
+    /// ([`Error::PacketFull`]), or that a copy or a twin is at ([`Error::InFlight`]); a segment elsewhere,
+    /// or which the calling closure is at ([`Nested`](millstream_device::Error::Nested)).
     /// After a fault of a GPU, that ([`Error::Device`]): others may still copy into what they reach.
     pub fn fill<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         self.core.check_packet(packet)?;

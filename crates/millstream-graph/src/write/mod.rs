@@ -116,8 +116,9 @@ impl From<io::Error> for Stop {
 /// [`WriteError::Io`] if the file cannot be written;
 /// [`WriteError::UnknownExtension`] and [`WriteError::Misnamed`] as
 /// [`format_of_file`] says; [`WriteError::RealWeights`] in DIMACS, Galois and METIS;
-/// [`WriteError::NotRepresentable`] if the format has no place for the graph: one that is not symmetric or has self-loops in METIS, vertices without arcs at the end of an
-/// edge list, or anywhere if vertices have original ids.
+/// [`WriteError::NotRepresentable`] if the format has no place for the graph: one that is not symmetric
+/// or has self-loops in METIS, vertices without arcs at the end of an edge list, or anywhere if
+/// vertices have original ids.
 pub fn write_graph(
     path: &Path,
     graph: &CsrGraph,
