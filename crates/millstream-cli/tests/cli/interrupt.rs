@@ -49,12 +49,13 @@ fn assert_interrupted(answer: &Answer) {
 #[test]
 fn an_interrupted_search_writes_nothing() {
     let folder = Folder::new();
-    // A level for each vertex, and a round trip for each level.
+    // A level for each vertex, and more runs than anybody waits for.
     let chain: String = (0..400_000).map(|vertex| format!("{vertex} {}\n", vertex + 1)).collect();
     let graph = folder.file("chain.el", chain);
     let levels = folder.path("levels.txt");
     let by_levels = ["bfs", &graph, "--source", "0", "--algorithm", "level-synchronous"];
-    assert_interrupted(&interrupt(&[&by_levels[..], &["--output", &levels]].concat()));
+    let often = ["--repeat", "100000", "--output", &levels];
+    assert_interrupted(&interrupt(&[&by_levels[..], &often].concat()));
     assert_eq!(folder.names(), ["chain.el".as_ref() as &std::path::Path]);
 }
 
