@@ -3,13 +3,14 @@
 //! Their twins meet after each sweep.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use millstream_device::{
     AtomicPod, Grid, Kernel, KernelFault, KernelResult, Parameter, Read, SharedSet, Stream, Value,
 };
 use millstream_traversal::internals::{TwinMeetings, streams};
+use parking_lot::Mutex;
 
 use crate::halo::Halo;
 use crate::host_rows::{HostRows, Sums};
@@ -105,11 +106,11 @@ fn kernel<R: Real>(
         let sweep = |course: &Course| {
             let settings = Settings { base: base(course.sums.dangling), ..settings };
             let sums = sweep::<R>(view, course.sweeps, settings)?;
-            *all_sums[here as usize].lock().unwrap_or_else(PoisonError::into_inner) = sums;
+            *all_sums[here as usize].lock() = sums;
             Ok(())
         };
         let advance = |course: &mut Course| {
-            let of = |its: &Mutex<Sums>| *its.lock().unwrap_or_else(PoisonError::into_inner);
+            let of = |its: &Mutex<Sums>| *its.lock();
             course.sums = Sums::total(all_sums.iter().map(of));
             course.sweeps += 1;
             !is_over(tolerance, most, course.sweeps, course.sums.change)
@@ -148,13 +149,13 @@ fn sweep<R: Real>(
         for (items, sums) in &blocks[block.range] {
             let its = rows.sweep(items.clone(), known, give);
             // No other block takes these.
-            *sums.lock().unwrap_or_else(PoisonError::into_inner) = its;
+            *sums.lock() = its;
         }
         Ok(())
     })?;
     tell::<R>(own, all, (told_rows, tells))?;
     let sums = blocks.into_iter().map(|(_, sums)| sums.into_inner());
-    Ok(Sums::total(sums.map(|sums| sums.unwrap_or_else(PoisonError::into_inner))))
+    Ok(Sums::total(sums))
 }
 
 /// Writes own shares where others ask for them.

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
 
 use millstream_device::{
     CudaSource, Grid, Kernel, KernelResult, Pod, Read, Shared, Trusted, Value, Write, Zeroable,
 };
+use parking_lot::Mutex;
 
 use crate::host_rows::{HostRows, Sums};
 use crate::real::Real;
@@ -108,7 +108,7 @@ fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
     Grid::of_blocks(blocks.len(), 1).for_each_block(|block| {
         for block in &blocks[block.range] {
             // No other block takes this one.
-            let mut guard = block.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut guard = block.lock();
             let (items, gives, sums) = &mut *guard;
             let first = rows.rows_of(items).start;
             let give = |_, row: usize, shares: &[R]| {
@@ -119,7 +119,7 @@ fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
         Ok(())
     })?;
     let sums = blocks.into_iter().map(|block| block.into_inner());
-    let sums = sums.map(|block| block.unwrap_or_else(PoisonError::into_inner).2);
+    let sums = sums.map(|block| block.2);
     Sums::total(sums).report(report);
     Ok(())
 }

@@ -16,6 +16,7 @@ mod gang_place;
 mod gang_work;
 mod graph;
 mod halo;
+mod halo_shape;
 mod hubs;
 mod layout;
 mod meeting;

@@ -13,8 +13,8 @@ use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
 
-use crate::gang_place::GangPlace;
 use crate::halo::Halos;
+use crate::halo_shape::{HaloShape, exports};
 use crate::meeting::can_meet;
 use crate::relaxation::CudaRule;
 use crate::{DistributedGraph, Layout, LayoutKind, Part, Result, Unsuitable};
@@ -37,8 +37,6 @@ pub(crate) const IS_LONG: u32 = u32::MAX - 1;
 const ROWS_FOR_LONG: usize = 32;
 /// Packing is worth it if no row is longer: four threads visit such a row.
 const LONGEST: u64 = 32;
-/// Vertices told of that a warp looks at together.
-const WARP: usize = 32;
 /// Arcs across a halo from which on devices meet so seldom that meeting takes less time than
 /// what they do between.
 const DEEP: u32 = 8;
@@ -78,17 +76,6 @@ pub(crate) struct DeviceRows {
     /// Owned vertices that lie in the halos of others, as `NearFarExchange` has them.
     pub(crate) exports: DeviceBuffer<u32>,
     pub(crate) shape: HaloShape,
-}
-
-millstream_device::cuda_struct! {
-    /// `HaloShape` of `near_far_device.cuh`.
-    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-    pub(crate) struct HaloShape as "millstream::HaloShape" {
-        pub(crate) exports: [u32; GangPlace::MOST + 1],
-        pub(crate) told: [u32; GangPlace::MOST],
-        pub(crate) places: [u32; GangPlace::MOST],
-        pub(crate) halo: [u32; GangPlace::MOST + 1],
-    }
 }
 
 millstream_device::cuda_struct! {
@@ -271,23 +258,6 @@ fn rows_of_halo<R: CudaRule>(
         offsets.push(targets.len() as u64);
     }
     (offsets, targets, weights)
-}
-
-/// What a device tells others of, where that begins in their halos, and where theirs begins here.
-fn exports(halos: &Halos, partition: &Partition, place: usize) -> (Vec<u32>, HaloShape) {
-    let (mut shape, own) = (HaloShape::zeroed(), partition.range(place));
-    let mut exports = Vec::new();
-    for (other, halo) in halos.of.iter().enumerate() {
-        if other != place {
-            let places = halos.places(other, own.clone());
-            (shape.told[other], shape.places[other]) = (places.len() as u32, places.start as u32);
-            exports.extend(halo[places].iter().map(|vertex| vertex - own.start));
-            exports.resize(exports.len().next_multiple_of(WARP), NONE);
-        }
-        shape.exports[other + 1] = exports.len() as u32;
-        shape.halo[other + 1] = halos.places(place, partition.range(other)).end as u32;
-    }
-    (exports, shape)
 }
 
 type Packed = (Shared<u32>, Shared<u32>, Shared<u32>, Shared<u32>);

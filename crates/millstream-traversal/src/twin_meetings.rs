@@ -65,13 +65,13 @@ impl<C: Clone + Send> TwinMeetings<C> {
                 }
                 state.course.clone()
             };
-            step(&course)?;
-            self.come(here, &advance);
             if start.elapsed() > TURN {
                 // It is called again at once.
                 self.bell.ring();
                 return Ok(Step::Waits);
             }
+            step(&course)?;
+            self.come(here, &advance);
         }
     }
 

@@ -134,7 +134,7 @@ impl<T: Item> Copying<T> {
         let event = stream.record();
         let completion = event.clone().map(|event| event.completed());
         // The other side's group hears of it as of any error.
-        source.of.segment.has_submitted(&self.copy, completion)?;
+        source.of.segment.end_claim_with(&self.copy, completion)?;
         Ok(told.and(event)?)
     }
 

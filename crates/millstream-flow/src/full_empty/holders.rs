@@ -145,7 +145,7 @@ impl<T: Item> SegmentCore<T> {
             let told = |(condition, kernels)| Told { epoch, condition, kernels };
             let tells = tells.map(told);
             if tells.is_none() || !is_alone {
-                self.has_untold();
+                self.mark_untold();
             }
             Holder::Copy { copy: Arc::clone(copy), tells }
         };
@@ -153,8 +153,9 @@ impl<T: Item> SegmentCore<T> {
         self.claim(&(packet..packet + 1), usage, holder, not_mind)
     }
 
-    /// A copy is submitted. Without an event nobody would hear of its end, so the group ends.
-    pub(super) fn has_submitted(
+    /// A copy is submitted, and its claim ends with this. Without it nobody would hear of the end, so the
+    /// group ends.
+    pub(super) fn end_claim_with(
         &self,
         copy: &CopyUnderWay,
         completion: millstream_device::Result<Completion>,
@@ -168,8 +169,8 @@ impl<T: Item> SegmentCore<T> {
         Ok(())
     }
 
-    /// Some copy is over with its event only.
-    pub(super) fn has_untold(&self) {
+    /// From now on some copy is over with its event only.
+    pub(super) fn mark_untold(&self) {
         // Relaxed: who waits for what the copy does has heard of this call.
         self.untold.store(true, Ordering::Relaxed);
     }

@@ -63,7 +63,7 @@ impl<T: Item> Given<T> {
         core.kernels.begin();
         // Their packets' words are the kernel's from now on.
         if core.claims.are_any() {
-            core.has_untold();
+            core.mark_untold();
         }
         Given(Arc::clone(core))
     }

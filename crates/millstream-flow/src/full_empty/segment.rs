@@ -420,7 +420,7 @@ impl<T: Item> FullEmptySegment<T> {
             self.core.give_back(&(packet..packet + 1), number);
         })?;
         let told = stream.signal(&words);
-        self.core.has_submitted(&copy, stream.completed())?;
+        self.core.end_claim_with(&copy, stream.completed())?;
         Ok(told?)
     }
 
@@ -445,6 +445,6 @@ impl<T: Item> FullEmptySegment<T> {
         stream.signal(&words).inspect_err(|_| {
             self.core.give_back(&(packet..packet + 1), number);
         })?;
-        self.core.has_submitted(&change, stream.completed())
+        self.core.end_claim_with(&change, stream.completed())
     }
 }
