@@ -37,15 +37,13 @@ pub(super) struct Stream {
 enum Step {
     Perform(Operation),
     /// Somebody wants to know when the stream is here.
-    Arrive {
-        _arrival: Arrival,
-    },
+    Arrive(Arrival),
 }
 
 #[derive(Default)]
 struct State {
     steps: VecDeque<Step>,
-    /// Operations that are not over.
+    /// Steps that are not over.
     pending: usize,
     has_thread: bool,
     is_closed: bool,
@@ -99,7 +97,8 @@ impl Stream {
         // Without, the stream is there. With something pending there is a thread, which
         // looks again before it leaves.
         if state.pending > 0 {
-            state.steps.push_back(Step::Arrive { _arrival: arrival });
+            state.steps.push_back(Step::Arrive(arrival));
+            state.pending += 1;
         }
         point
     }
@@ -129,10 +128,11 @@ impl Stream {
         let mut delays = Delays::new(self.number);
         while let Some(step) = self.next() {
             delays.pause();
-            if let Step::Perform(operation) = step {
-                self.perform(operation);
-                self.state.lock().pending -= 1;
+            match step {
+                Step::Perform(operation) => self.perform(operation),
+                Step::Arrive(arrival) => drop(arrival),
             }
+            self.state.lock().pending -= 1;
         }
         self.leave();
     }

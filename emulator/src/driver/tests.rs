@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{CUcontext, CUevent, CUfunction, CUmodule, CUresult, CUstream};
+use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags, CUfunction, CUmodule, CUresult, CUstream};
 
 use super::context::*;
 use super::device::*;
@@ -60,9 +60,13 @@ impl Used {
     }
 
     fn event(&self) -> CUevent {
+        self.event_of(CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    fn event_of(&self, flags: CUevent_flags) -> CUevent {
         self.bind();
         let mut event = std::ptr::null_mut();
-        assert_eq!(cu!(cuEventCreate(&mut event, 2)), OK);
+        assert_eq!(cu!(cuEventCreate(&mut event, flags as u32)), OK);
         event
     }
 
@@ -290,6 +294,25 @@ fn an_event_orders_streams_of_different_devices() {
     closed.open();
     let foreign = other.event();
     assert_eq!(cu!(cuEventRecord(foreign, first)), CUresult::CUDA_ERROR_INVALID_HANDLE);
+}
+
+#[test]
+fn a_later_event_is_not_over_earlier() {
+    let device = Used::new(2);
+    let stream = device.stream();
+    let [first, second] = [0; 2].map(|_| device.event_of(CUevent_flags::CU_EVENT_DEFAULT));
+    for round in 0..20_000 {
+        let gate = Gate::on(stream);
+        assert_eq!(cu!(cuEventRecord(first, stream)), OK);
+        gate.open();
+        // Where the stream may be at the first.
+        (0..round % 500).for_each(|_| std::hint::spin_loop());
+        assert_eq!(cu!(cuEventRecord(second, stream)), OK);
+        assert_eq!(cu!(cuStreamSynchronize(stream)), OK);
+        let mut milliseconds = 0.0;
+        assert_eq!(cu!(cuEventElapsedTime_v2(&mut milliseconds, first, second)), OK);
+        assert!(milliseconds >= 0.0, "round {round}: {milliseconds}");
+    }
 }
 
 #[test]
