@@ -28,6 +28,8 @@ mod owned_values;
 mod owners;
 mod relaxation;
 mod run;
+mod shared_course;
+mod sync;
 mod twin_meetings;
 mod unsuitable;
 mod value;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use millstream_device::{Bell, Device, KernelFault, KernelResult, Step, Stream};
+use millstream_device::{Device, KernelFault, KernelResult, Step, Stream};
 use millstream_flow::Context;
-use parking_lot::Mutex;
+
+use crate::shared_course::{Called, SharedCourse, Waiting};
 
 /// How long a twin goes on before it lets its thread do something else: another search that this one may
 /// have been begun within, say.
@@ -17,28 +18,13 @@ const TURN: Duration = Duration::from_millis(1);
 /// Where the twins of a search meet. They and the host share the course of the search: how far it has
 /// come, which says what all devices do until they meet again.
 #[derive(Debug)]
-pub struct TwinMeetings<C> {
-    state: Mutex<State<C>>,
-    bell: Arc<Bell>,
-}
-
-#[derive(Debug)]
-struct State<C> {
-    course: C,
-    /// Meetings so far.
-    met: u64,
-    /// Of each device, the meetings that it has come to.
-    come: Vec<u64>,
-    /// Nothing is left to do, or nobody waits for it any more.
-    is_over: bool,
-}
+pub struct TwinMeetings<C>(SharedCourse<C>);
 
 impl<C: Clone + Send> TwinMeetings<C> {
     /// From the beginning of a course, for all devices of a context.
     pub fn new(context: &Context, course: C) -> Arc<TwinMeetings<C>> {
-        let come = vec![0; context.devices().len()];
-        let state = Mutex::new(State { course, met: 0, come, is_over: false });
-        Arc::new(TwinMeetings { state, bell: Arc::clone(context.device_set().bell()) })
+        let bell = Arc::clone(context.device_set().bell());
+        Arc::new(TwinMeetings(SharedCourse::new(context.devices().len(), course, bell)))
     }
 
     /// What the twin of a device does: a `step` to each meeting. The last one to come lets the course
@@ -50,54 +36,25 @@ impl<C: Clone + Send> TwinMeetings<C> {
     pub fn run_twin(
         &self,
         here: usize,
-        mut step: impl FnMut(&C) -> KernelResult,
+        step: impl FnMut(&C) -> KernelResult,
         advance: impl Fn(&mut C) -> bool,
     ) -> Result<Step, KernelFault> {
         let start = Instant::now();
-        loop {
-            let course = {
-                let state = self.state.lock();
-                if state.is_over {
-                    return Ok(Step::Done);
-                }
-                if state.come[here] > state.met {
-                    return Ok(Step::Waits);
-                }
-                state.course.clone()
-            };
-            if start.elapsed() > TURN {
-                // It is called again at once.
-                self.bell.ring();
-                return Ok(Step::Waits);
-            }
-            step(&course)?;
-            self.come(here, &advance);
-        }
-    }
-
-    fn come(&self, here: usize, advance: impl Fn(&mut C) -> bool) {
-        let mut state = self.state.lock();
-        state.come[here] += 1;
-        if state.come.iter().any(|&come| come == state.met) {
-            return;
-        }
-        state.met += 1;
-        state.is_over |= !advance(&mut state.course);
-        let is_alone = state.come.len() == 1;
-        drop(state);
-        if !is_alone {
-            self.bell.ring();
-        }
+        let called = self.0.call(here, || start.elapsed() > TURN, step, advance)?;
+        Ok(match called {
+            Called::Over => Step::Done,
+            Called::Waits => Step::Waits,
+        })
     }
 
     /// How far the devices have come.
     pub fn course(&self) -> C {
-        self.state.lock().course.clone()
+        self.0.course()
     }
 
     /// Whether the search is over: asked for by a step that may take long.
     pub fn is_over(&self) -> bool {
-        self.state.lock().is_over
+        self.0.is_over()
     }
 
     /// Launches the twin of each device by `launch`, on these streams, and waits for all of them.
@@ -113,7 +70,7 @@ impl<C: Clone + Send> TwinMeetings<C> {
         mut launch: impl FnMut(usize, &Stream) -> millstream_device::Result<()>,
     ) -> millstream_device::Result<()> {
         // Also if a device fails: the others would wait for it.
-        let _end = End(self);
+        let _waiting = Waiting(&self.0);
         let mut twins = Vec::new();
         for (place, stream) in streams.iter().enumerate() {
             launch(place, stream)?;
@@ -129,16 +86,6 @@ impl<C: Clone + Send> TwinMeetings<C> {
 /// That of opening one.
 pub fn streams(context: &Context) -> millstream_device::Result<Vec<Stream>> {
     context.devices().iter().map(Device::stream).collect()
-}
-
-/// Ends a search when it is dropped.
-struct End<'a, C>(&'a TwinMeetings<C>);
-
-impl<C> Drop for End<'_, C> {
-    fn drop(&mut self) {
-        self.0.state.lock().is_over = true;
-        self.0.bell.ring();
-    }
 }
 
 #[cfg(test)]

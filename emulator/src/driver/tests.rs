@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags, CUfunction, CUmodule, CUresult, CUstream};
+use cudarc::driver::sys::{
+    CUcontext, CUevent, CUevent_flags, CUfunction, CUmodule, CUresult, CUstream,
+};
 
 use super::context::*;
 use super::device::*;
