@@ -1,9 +1,10 @@
 //! The folder on disk for what can be made again: kernels' code, transfer
 //! tables.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirEntry, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::environment::variable;
 
@@ -45,4 +46,62 @@ pub(crate) fn lock(file: &Path) -> std::io::Result<File> {
     // Where files cannot be locked, of two at once one is lost, which costs time only.
     let _ = lock.lock();
     Ok(lock)
+}
+
+/// Marks a file as used now: [`shrink`] keeps what was used last.
+pub(crate) fn touch(file: &Path) {
+    // A file that cannot be marked goes sooner, which costs time only.
+    let _ = File::open(file).and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+/// Removes files of `folder` that end in `extension`, those first that nobody has used for the longest
+/// time, until they have `most` bytes together.
+///
+/// # Errors
+/// A folder that cannot be read. What cannot be removed stays.
+pub(crate) fn shrink(folder: &Path, extension: &str, most: u64) -> std::io::Result<()> {
+    // Others may remove files meanwhile.
+    let used = |entry: DirEntry| -> Option<(SystemTime, u64, PathBuf)> {
+        let (file, about) = (entry.path(), entry.metadata().ok()?);
+        let is_one = about.is_file() && file.extension().is_some_and(|its| its == extension);
+        is_one.then_some((about.modified().ok()?, about.len(), file))
+    };
+    let mut files: Vec<_> = std::fs::read_dir(folder)?.flatten().filter_map(used).collect();
+    files.sort_unstable_by(|one, other| other.cmp(one));
+    let mut kept = 0;
+    for (_, bytes, file) in files {
+        kept += bytes;
+        if kept > most {
+            let _ = std::fs::remove_file(file);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_was_used_last_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        let names = ["a.code", "b.code", "c.code", "other"];
+        for (age, name) in names.into_iter().enumerate() {
+            write(&file(name), &[&[0; 100]]).unwrap();
+            let time = SystemTime::now() - Duration::from_secs(100 + age as u64);
+            File::open(file(name)).unwrap().set_modified(time).unwrap();
+        }
+        let left = || names.map(|name| file(name).exists());
+        shrink(folder.path(), "code", 300).unwrap();
+        assert_eq!(left(), [true; 4]);
+        touch(&file("c.code"));
+        shrink(folder.path(), "code", 299).unwrap();
+        assert_eq!(left(), [true, false, true, true]);
+        shrink(folder.path(), "code", 0).unwrap();
+        assert_eq!(left(), [false, false, false, true]);
+        assert!(shrink(&file("none"), "code", 0).is_err());
+    }
 }

@@ -16,6 +16,12 @@ use super::nvrtc::Nvrtc;
 use crate::cuda_source::CudaSource;
 use crate::{Error, Result, cache};
 
+/// Of the files that hold code.
+const EXTENSION: &str = "cubin";
+
+/// Bytes of code on disk: some thousands of kernels.
+const MOST_CACHED: u64 = 1 << 30;
+
 /// A compiler's, major and minor.
 type Version = (i32, i32);
 
@@ -35,7 +41,7 @@ pub(super) fn compile(source: &CudaSource, architecture: u32) -> Result<Vec<u8>>
         Ok(compiler) => compiler.version == version,
         Err(_) => mismatch(version, driver::version()).is_none(),
     };
-    if let Some(code) = cache_file(&key).and_then(|file| read_cached(&file, is_usable, &key)) {
+    if let Some(code) = cache_file(&key).and_then(|(_, file)| read_cached(&file, is_usable, &key)) {
         return Ok(code);
     }
     let compiler = compiler?;
@@ -114,18 +120,21 @@ fn key(source: &CudaSource, options: &[String]) -> String {
     key
 }
 
-fn cache_file(key: &str) -> Option<PathBuf> {
+/// Where the cache is, and the file in it.
+fn cache_file(key: &str) -> Option<(PathBuf, PathBuf)> {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
-    Some(cache::folder()?.join(format!("{:016x}.cubin", hasher.finish())))
+    let folder = cache::folder()?;
+    let file = folder.join(format!("{:016x}.{EXTENSION}", hasher.finish()));
+    Some((folder, file))
 }
 
 /// Puts what the compiler made of a source into the cache.
 fn keep(compiler: &Nvrtc, key: &str, code: &[u8]) {
-    if let Some(file) = cache_file(key) {
-        // A cache that cannot be written costs time only.
-        let _ = write_cached(&file, compiler.version, key, code);
-    }
+    let Some((folder, file)) = cache_file(key) else { return };
+    // A cache that cannot be written costs time only.
+    let _ = write_cached(&file, compiler.version, key, code)
+        .and_then(|()| cache::shrink(&folder, EXTENSION, MOST_CACHED));
 }
 
 /// What a version of the compiler that is usable made of a source.
@@ -143,7 +152,10 @@ fn read_cached(file: &Path, is_usable: impl FnOnce(Version) -> bool, key: &str) 
         && u64::from_le_bytes(*length) == code.len() as u64
         && u32::from_le_bytes(*checksum) == crc32fast::hash(code);
     let start = bytes.len() - code.len();
-    is_ours.then(|| bytes.split_off(start))
+    is_ours.then(|| {
+        cache::touch(file);
+        bytes.split_off(start)
+    })
 }
 
 fn write_cached(
