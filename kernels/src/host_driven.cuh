@@ -68,7 +68,8 @@ __device__ void pack_outbox(const Common<Program>& common, u32 outbox,
     if (threadIdx.x == 0) {
         common.scratch[places] = 0;
         if (consumes.finish(queue, word, wanted <= packets.len)) {
-            store_release_gpu(&common.status[outbox_news + outbox], u64(1));
+            fence_acq_rel_gpu();
+            worklist.raise_news(1 + outbox);
         }
         fetch_add_relaxed_gpu(&common.status[sent], count);
     }

@@ -126,7 +126,14 @@ struct Worklist : Split<Program, is_fused> {
         __syncthreads();
         if (threadIdx.x != 0) return;
         common.scratch[begun] = 0;
-        if (is_left) store_relaxed_gpu(&common.status[ready_news], u64(1));
+        if (is_left) raise_news(0);
+    }
+
+    // For the host: that items are ready, or in an outbox, counted from 1. Not by a store: whoever
+    // takes it down is to find the items of all who have raised it, and a store would hide those
+    // before.
+    __device__ void raise_news(u32 at) const {
+        raise_relaxed_gpu(&common.status[ready_news + at], u64(1));
     }
 
     // Some tens of microseconds.
@@ -246,7 +253,7 @@ struct Worklist : Split<Program, is_fused> {
             }
         }
         for (u32 at = threadIdx.x; at <= outboxes(); at += blockDim.x) {
-            if (tally.news[at]) store_relaxed_gpu(&common.status[ready_news + at], u64(1));
+            if (tally.news[at]) raise_news(at);
         }
         __syncthreads();
         __shared__ bool is_last;

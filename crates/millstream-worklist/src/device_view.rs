@@ -78,9 +78,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         let has_ready = !tally.queued[READY].is_empty();
         let news = std::iter::once(&has_ready).chain(&tally.news);
         for (word, _) in self.status[READY_NEWS..].iter().zip(news).filter(|&(_, &is)| is) {
-            // Release: pairs with the swap of whoever takes it down; whoever is told
-            // finds the items.
-            word.store(1, Ordering::Release);
+            status::raise(word);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::coordinator::{ThresholdSteps, step_end};
 use crate::device_view::DeviceView;
 use crate::program::{Flags, Here, Program};
 use crate::statistics::Counter;
-use crate::status::{LOWEST_DEFERRED, OUTBOX_NEWS, READY_NEWS};
+use crate::status::{self, LOWEST_DEFERRED, OUTBOX_NEWS, READY_NEWS};
 
 /// The kernels of one device.
 pub(crate) struct Kernels<P: Program> {
@@ -150,7 +150,7 @@ impl<P: Program> DeviceView<'_, '_, P> {
         let (mut items, mut left) = (Vec::new(), batch as usize);
         // On and on, without a round trip to the host, unless others are kept waiting.
         loop {
-            // Acquire: pairs with the release of whoever raised it; the look is after it.
+            // Acquire: pairs with the release in `raise`; the look is after it.
             view.status[READY_NEWS].swap(0, Ordering::AcqRel);
             items.clear();
             view.queues[READY].take(left, &mut items);
@@ -169,8 +169,7 @@ impl<P: Program> DeviceView<'_, '_, P> {
             }
         }
         if view.queues[READY].has_entries() {
-            // Release: as a block's news.
-            view.status[READY_NEWS].store(1, Ordering::Release);
+            status::raise(&view.status[READY_NEWS]);
         }
         view.publish(0);
         Ok(())

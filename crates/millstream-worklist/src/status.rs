@@ -96,6 +96,13 @@ pub(crate) fn lower(word: &AtomicU64, priority: u64, threshold: u64) {
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
 }
 
+/// Raises news. Not by a store: whoever takes it down is to find the items of all who have raised it,
+/// and a store would hide those before.
+pub(crate) fn raise(word: &AtomicU64) {
+    // Release: pairs with the swap of whoever takes it down.
+    word.fetch_or(1, Ordering::Release);
+}
+
 /// Copies the status into a report, and takes news down. `entries`: of the queue
 /// of ready items, and of deferred ones.
 pub(crate) fn publish(status: &[AtomicU64], report: &[AtomicU64], packed: u64, entries: [u64; 2]) {
@@ -104,7 +111,7 @@ pub(crate) fn publish(status: &[AtomicU64], report: &[AtomicU64], packed: u64, e
             PACKED => packed,
             READY_ENTRIES => entries[0],
             DEFERRED_ENTRIES => entries[1],
-            // Acquire: pairs with the release of whoever raised it.
+            // Acquire: pairs with the release in `raise`.
             READY_NEWS.. => from.swap(0, Ordering::AcqRel),
             _ => from.load(Ordering::Acquire),
         };
