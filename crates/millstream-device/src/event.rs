@@ -69,7 +69,7 @@ pub struct Promise {
 
 impl Promise {
     pub(crate) fn new(what: Arc<str>, ledger: Arc<Ledger>, runner: Arc<Runner>) -> Promise {
-        let event = Event::new(0, what, Clock::default(), ledger, runner);
+        let event = Event::new((0, what), Clock::default(), ledger, runner, true);
         let core: Weak<EventCore> = Arc::downgrade(&event.core);
         event.core.runner.report_waits_of(core);
         Promise { event, is_kept: false }
@@ -129,6 +129,9 @@ struct EventCore {
     runner: Arc<Runner>,
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether it may be over only after what the host submits later: no stream waits for it in the
+    /// driver.
+    needs_host: bool,
     /// The driver's event, for streams of GPUs.
     #[cfg(feature = "cuda")]
     native: std::sync::OnceLock<Arc<crate::cuda::NativeEvent>>,
@@ -167,11 +170,11 @@ impl fmt::Debug for Event {
 
 impl Event {
     pub(crate) fn new(
-        number: u64,
-        place: Arc<str>,
+        name: (u64, Arc<str>),
         clock: Clock,
         ledger: Arc<Ledger>,
         runner: Arc<Runner>,
+        needs_host: bool,
     ) -> Event {
         let state = State {
             status: EventStatus::Pending,
@@ -180,7 +183,6 @@ impl Event {
             callbacks: Vec::new(),
             on_recorded: Vec::new(),
         };
-        let name = (number, place);
         let (state, changed) = (Mutex::new(state), Condvar::new());
         Event {
             core: Arc::new(EventCore {
@@ -190,6 +192,7 @@ impl Event {
                 runner,
                 state,
                 changed,
+                needs_host,
                 #[cfg(feature = "cuda")]
                 native: std::sync::OnceLock::new(),
             }),
@@ -202,19 +205,32 @@ impl Event {
         let _ = self.core.native.set(native);
     }
 
-    /// Tells those who wait for the driver's event.
+    /// Tells those who wait until the driver can wait for it.
+    #[cfg(feature = "cuda")]
     pub(crate) fn recorded(&self) {
+        if self.is_for_driver() {
+            self.let_go();
+        }
+    }
+
+    fn let_go(&self) {
         let callbacks = std::mem::take(&mut self.core.state.lock().on_recorded);
         callbacks.into_iter().for_each(|callback| callback());
     }
 
-    /// Calls `callback` when there is a driver's event, or the event is complete without
-    /// one; at once if that is so. It must be short, and must not panic.
+    /// Whether a stream can wait for it in the driver, for as long as it likes.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_for_driver(&self) -> bool {
+        !self.core.needs_host && self.core.native.get().is_some()
+    }
+
+    /// Calls `callback` when the driver can wait for the event, or it is complete;
+    /// at once if that is so. It must be short, and must not panic.
     #[cfg(feature = "cuda")]
     pub(crate) fn on_recorded(&self, callback: impl FnOnce() + Send + 'static) {
         {
             let mut state = self.core.state.lock();
-            if state.status == EventStatus::Pending && self.core.native.get().is_none() {
+            if state.status == EventStatus::Pending && !self.is_for_driver() {
                 state.on_recorded.push(Box::new(callback));
                 return;
             }
@@ -318,7 +334,7 @@ impl Event {
             (std::mem::take(&mut state.wakers), std::mem::take(&mut state.callbacks))
         };
         self.core.changed.notify_all();
-        self.recorded();
+        self.let_go();
         for callback in callbacks {
             let result = result.clone();
             contain(move || callback(result));

@@ -6,6 +6,7 @@ mod telling;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytemuck::Pod;
 use parking_lot::{Mutex, MutexGuard};
@@ -46,6 +47,8 @@ struct StreamCore {
     /// Submissions happen one at a time: entered in the ledger and queued in
     /// the same order.
     submission: Mutex<()>,
+    /// Whether what runs here may end only after what the host submits later.
+    needs_host: AtomicBool,
 }
 
 impl Drop for StreamCore {
@@ -69,10 +72,18 @@ impl Stream {
         let place: Arc<str> = format!("{device} {kind} stream {index}").into();
         let backend = Backend::new(&device, (kind, turn), &place, index)
             .inspect_err(|_| device.core.ledger.close_stream(index))?;
-        let submission = Mutex::new(());
-        Ok(Stream {
-            core: Arc::new(StreamCore { device, kind, index, place, backend, submission }),
-        })
+        let (submission, needs_host) = (Mutex::new(()), AtomicBool::new(false));
+        let core = StreamCore { device, kind, index, place, backend, submission, needs_host };
+        Ok(Stream { core: Arc::new(core) })
+    }
+
+    /// What is submitted from now on may end only after what the host submits later, such as a kernel
+    /// that waits for packets. Other streams that wait for it hold up no others of their lane, and
+    /// go on when the host has heard of the end.
+    #[doc(hidden)]
+    pub fn need_host(&self) {
+        // Relaxed: whoever submits here records the event afterwards.
+        self.core.needs_host.store(true, Ordering::Relaxed);
     }
 
     /// The device whose operations these are.
@@ -177,7 +188,9 @@ impl Stream {
         let device = &self.core.device.core;
         let (clock, number) = device.ledger.record(self.core.index);
         let (ledger, runner) = (Arc::clone(&device.ledger), Arc::clone(&device.runner));
-        Event::new(number, Arc::clone(&self.core.place), clock, ledger, runner)
+        let (name, needs_host) = ((number, Arc::clone(&self.core.place)), &self.core.needs_host);
+        // Relaxed: see `need_host`.
+        Event::new(name, clock, ledger, runner, needs_host.load(Ordering::Relaxed))
     }
 
     /// Makes what is submitted next come after an event, on whatever stream
@@ -185,7 +198,8 @@ impl Stream {
     ///
     /// A GPU has [a few lanes](StreamKind) of each kind, which its streams share. A stream that waits for
     /// what the *host* completes, a [`Promise`](crate::Promise) or the end of a host device's kernel, holds
-    /// up nobody else. One that waits for what a GPU completes may hold up others of its lane until then.
+    /// up nobody else, nor does one that waits for a kernel which itself waits for the host. One that waits
+    /// for anything else of a GPU may hold up others of its lane until then.
     ///
     /// # Errors
     /// [`Error::DifferentDeviceSet`] for an event of another set; the first cause, on a failed stream.

@@ -63,12 +63,12 @@ impl Operation {
         }
     }
 
-    /// What it must come after and the driver cannot wait for: an event that is neither recorded on
-    /// a GPU nor over.
+    /// What it must come after and the driver cannot wait for: an event that is not over, and is not
+    /// recorded on a GPU or needs the host.
     pub(super) fn obstacle(&self) -> Option<Event> {
         let Work::Wait(event) = &self.work else { return None };
-        let is_unknown = event.native().is_none() && event.status() == EventStatus::Pending;
-        is_unknown.then(|| event.clone())
+        let is_held_up = !event.is_for_driver() && event.status() == EventStatus::Pending;
+        is_held_up.then(|| event.clone())
     }
 
     /// Whether it had better wait for others to join.

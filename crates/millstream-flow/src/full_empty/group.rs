@@ -54,7 +54,7 @@ const TIMED_OUT: u64 = 1 << 63;
 ///         if written.is_none() {
 ///             return Ok(Step::Waits);
 ///         }
-///         output.publish(block);
+///         output.publish(block)?;
 ///         Ok(Step::Done)
 ///     },
 /// );
@@ -116,15 +116,16 @@ impl FullEmpty {
     /// empty, in the first epoch.
     ///
     /// # Errors
-    /// No memory; a device of another context; more than 2^31 packets.
+    /// No memory; a device of another context, also of the shape's; 2^31 packets or more.
     pub fn segment<T: Item>(
         &self,
         device: &Device,
         shape: PacketShape,
     ) -> Result<FullEmptySegment<T>> {
         const { assert!(size_of::<T>() > 0, "packets are of items that have a size") };
-        if !self.core.context.manages(device) {
-            return Err(Error::ForeignDevice { device: device.id(), name: device.name() });
+        let its = [Some(device), shape.writing_device(), shape.reading_device()];
+        if let Some(foreign) = its.into_iter().flatten().find(|it| !self.core.context.manages(it)) {
+            return Err(Error::ForeignDevice { device: foreign.id(), name: foreign.name() });
         }
         let number = {
             let mut labels = self.core.labels.lock();
@@ -172,6 +173,7 @@ impl FullEmpty {
         let permit = self.permit().await;
         self.check()?;
         self.listen(stream);
+        stream.need_host();
         kernel.launch(stream, blocks, arguments).inspect_err(|_| permit.ends_with(stream))?;
         Ok(EarlyKernel::new(self, permit.record(stream)?))
     }

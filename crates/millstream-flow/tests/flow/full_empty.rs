@@ -13,7 +13,8 @@ use millstream_flow::{
 use crate::common::everywhere;
 use crate::full_empty_cases::{chain, counted, deserted, pulled, refilled, rounds, withheld};
 use crate::full_empty_copies::{
-    between, emptied, queued, set, triggers_and_actions, waiting_after_a_fill, waiting_stream,
+    between, emptied, queued, set, triggers_and_actions, waiting_after_a_fill,
+    waiting_for_a_kernel, waiting_stream,
 };
 use crate::full_empty_kernels::SCALE;
 use crate::shape_cases::QUADRUPLETS;
@@ -351,6 +352,15 @@ fn a_stream_waits_for_a_packet() {
 fn what_a_stream_waits_for_after_a_fill_holds_up_nobody() {
     for result in everywhere(1, |context| async move {
         waiting_after_a_fill(&context, &context.devices()[0]).await
+    }) {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn streams_that_wait_for_a_kernel_hold_up_no_fills() {
+    for result in everywhere(1, |context| async move {
+        waiting_for_a_kernel(&context, &context.devices()[0]).await
     }) {
         result.unwrap();
     }

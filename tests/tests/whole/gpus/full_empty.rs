@@ -11,7 +11,8 @@ use millstream::flow::{Error, FullEmpty, FullEmptySegment, PacketShape, Result};
 use super::{Needs, context, scaled, skip};
 use crate::full_empty_cases::{chain, counted, deserted, pulled, refilled, rounds, withheld};
 use crate::full_empty_copies::{
-    between, emptied, queued, triggers_and_actions, waiting_after_a_fill, waiting_stream,
+    between, emptied, queued, triggers_and_actions, waiting_after_a_fill, waiting_for_a_kernel,
+    waiting_stream,
 };
 use crate::full_empty_kernels::SCALE;
 
@@ -111,6 +112,14 @@ fn what_a_stream_waits_for_after_a_fill_holds_up_nobody() {
     let context = context();
     for device in context.devices() {
         context.block_on(waiting_after_a_fill(&context, device)).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn streams_that_wait_for_a_kernel_hold_up_no_fills() {
+    let context = context();
+    for device in context.devices() {
+        context.block_on(waiting_for_a_kernel(&context, device)).unwrap().unwrap();
     }
 }
 
