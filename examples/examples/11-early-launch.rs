@@ -31,7 +31,7 @@ static SQUARES: Kernel<(FullEmptyPackets<u32>, FullEmptyPackets<u32>)> = Kernel:
         if output.write(packet, square)?.is_none() {
             return Ok(Step::Waits);
         }
-        output.publish(packet);
+        output.publish(packet)?;
         Ok(Step::Done)
     },
 );

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use millstream::device::{
-    CudaSource, Guarded, GuardedItems, Kernel, KernelFault, Parameter, Read, Shared, Step, Trusted,
-    Value,
+    CudaSource, Guarded, GuardedItems, Kernel, KernelFault, KernelResult, Parameter, Read, Shared,
+    Step, Trusted, Value,
 };
 use millstream::flow::{FullEmptyPackets, PacketsView};
 
@@ -85,9 +85,11 @@ pub(super) trait Sink {
     /// Writes a tile; `None` if somebody else is at it.
     fn write(&self, tile: usize, start: usize, items: &[u32]) -> Result<Option<()>, KernelFault>;
     /// The tile is written.
-    fn publish(&self, _tile: usize) {}
+    fn publish(&self, _tile: usize) -> KernelResult {
+        Ok(())
+    }
     /// Whether this is the last tile of a sum.
-    fn arrive(&self, counts: &[AtomicU32], tiles: u32) -> bool;
+    fn arrive(&self, counts: &[AtomicU32], tiles: u32) -> Result<bool, KernelFault>;
 }
 
 impl Sink for GuardedItems<'_, u32> {
@@ -95,13 +97,13 @@ impl Sink for GuardedItems<'_, u32> {
         self.try_write(start..start + items.len(), |to| to.copy_from_slice(items))
     }
 
-    fn arrive(&self, counts: &[AtomicU32], tiles: u32) -> bool {
-        let Some(arrived) = counts.last() else { return false };
+    fn arrive(&self, counts: &[AtomicU32], tiles: u32) -> Result<bool, KernelFault> {
+        let Some(arrived) = counts.last() else { return Ok(false) };
         let is_last = arrived.fetch_add(1, Ordering::AcqRel) + 1 == tiles;
         if is_last {
             arrived.store(0, Ordering::Relaxed);
         }
-        is_last
+        Ok(is_last)
     }
 }
 
@@ -110,11 +112,11 @@ impl Sink for PacketsView<'_, u32> {
         PacketsView::write(self, tile, |to| to.copy_from_slice(items))
     }
 
-    fn publish(&self, tile: usize) {
-        PacketsView::mark_full(self, tile);
+    fn publish(&self, tile: usize) -> KernelResult {
+        PacketsView::mark_full(self, tile)
     }
 
-    fn arrive(&self, _: &[AtomicU32], _: u32) -> bool {
+    fn arrive(&self, _: &[AtomicU32], _: u32) -> Result<bool, KernelFault> {
         PacketsView::arrive(self, 0)
     }
 }
@@ -162,7 +164,7 @@ where
             if to.write(tile, start, &result)?.is_none() {
                 return Ok(Step::Waits);
             }
-            to.publish(tile);
+            to.publish(tile)?;
             Ok(Step::Done)
         },
     )
@@ -182,12 +184,12 @@ fn add_up(
     for (sum, count) in table.iter().zip(counts) {
         sum.fetch_add(*count, Ordering::Relaxed);
     }
-    if to.arrive(table, parameters.tiles) {
+    if to.arrive(table, parameters.tiles)? {
         let sums = table.iter().take(counts.len()).map(|sum| sum.swap(0, Ordering::Relaxed));
         let sums: Vec<u32> = sums.collect();
         let busy = || KernelFault::new("somebody uses the output before it is full");
         to.write(0, 0, &sums)?.ok_or_else(busy)?;
-        to.publish(0);
+        to.publish(0)?;
     }
     Ok(Step::Done)
 }

@@ -23,7 +23,7 @@ pub enum Error {
     #[error(transparent)]
     Task(Arc<dyn std::error::Error + Send + Sync>),
     /// A task of the graph panicked, or a routing policy.
-    #[error("a task panicked: {message}")]
+    #[error("a task or a routing policy panicked: {message}")]
     TaskPanicked {
         /// What the panic said.
         message: String,
@@ -105,7 +105,7 @@ pub enum Error {
         /// The buffer, with its label.
         buffer: String,
         /// "dropped", "released" or "forwarded"; of segments "begun anew", and of their packets
-        /// "filled", "read" or "copied".
+        /// "filled", "read", "copied" or "emptied".
         action: &'static str,
         /// The operation and the event to wait for.
         access: String,

@@ -1,5 +1,6 @@
 //! Gangs: kernels, one a device, that wait for each other while they run.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -208,7 +209,7 @@ impl Gang {
     /// took, from the first launch to the end of the last kernel.
     ///
     /// # Errors
-    /// The first launch that fails, or the first cause of a device's failure;
+    /// The first launch that fails or panics, or the first cause of a device's failure;
     /// [`Error::PeerIsLate`] if a kernel says that it has waited for another for too long;
     /// [`Error::CollectivesNotLeft`] and [`Error::CollectivesWithoutMemory`] if it calls
     /// [collectives](crate::ResidentCollectives) that it cannot.
@@ -239,8 +240,11 @@ impl Gang {
         let permit = self.context.gang_permit().await;
         // With nothing between: none goes on before the last has begun.
         let launching = Launching::begin();
-        let (start, launched) = launch(&self);
+        // What was launched before a panic is ended, and waited for, before the next gang begins.
+        let launched = catch_unwind(AssertUnwindSafe(|| launch(&self)));
         drop(launching);
+        let (start, launched) =
+            launched.unwrap_or_else(|panic| (Instant::now(), Err(Error::panicked(panic))));
         let (launched, kept) = match launched {
             Ok(kept) => (Ok(()), kept),
             Err(error) => (Err(error), Vec::new()),

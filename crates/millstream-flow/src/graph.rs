@@ -67,14 +67,17 @@ impl GraphShared {
         if self.state.lock().sealed { Err(Error::Sealed) } else { Ok(()) }
     }
 
-    fn seal(self: &Arc<Self>) {
+    fn seal(self: &Arc<Self>) -> Result<()> {
         let waits: Weak<GraphShared> = Arc::downgrade(self);
         self.context.device_set().report_waits_of(waits);
         let routers = self.state.lock().routers.clone();
-        routers.iter().for_each(|router| router.prepare());
-        let mut state = self.state.lock();
-        state.sealed = true;
-        state.routers.iter().for_each(|router| router.seal());
+        routers.iter().try_for_each(|router| router.prepare())?;
+        let routers = {
+            let mut state = self.state.lock();
+            state.sealed = true;
+            state.routers.clone()
+        };
+        routers.iter().try_for_each(|router| router.seal())
     }
 }
 
@@ -283,8 +286,8 @@ impl Graph {
         self,
         main: impl Future<Output = Result<R, E>>,
     ) -> Result<R> {
-        self.shared.seal();
         let failure = Arc::clone(&self.shared.failure);
+        self.shared.seal().unwrap_or_else(|error| failure.fail(error));
         let mut main = pin!(AssertUnwindSafe(main).catch_unwind().map(flatten::<R, E>).fuse());
         let mut tasks: FuturesUnordered<_> = std::mem::take(&mut *self.tasks.lock())
             .into_iter()

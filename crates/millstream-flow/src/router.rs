@@ -61,13 +61,10 @@ impl<T: Item> RouterShared<T> {
         self.reachable.get().is_some()
     }
 
-    /// Applies the routing policy and the segmenter to a message. A policy that panics is an
-    /// error: nobody else would hear of it who waits for the message.
+    /// Applies the routing policy and the segmenter to a message.
     pub(crate) fn route(&self, message: &MessageInfo, source: &Device) -> Result<Parts<T>> {
         let reachable = self.reachable_from(source).ok_or(Error::NotRunning)?;
-        // Unwinding leaves nothing half done here; the policy is not asked again.
-        let route = AssertUnwindSafe(|| self.policy.route(message, source, &reachable.devices));
-        let route = catch_unwind(route).map_err(Error::panicked)?;
+        let route = contained(|| self.policy.route(message, source, &reachable.devices))?;
         if route.destinations().is_empty() {
             return Err(Error::EmptyRoute { from: source.name() });
         }
@@ -139,20 +136,32 @@ impl<T: Item> RouterShared<T> {
 }
 
 impl<T: Item> Members<T> {
-    /// What each sender can reach.
-    fn reachable(&self, policy: &RoutingPolicy) -> Vec<Reachable<T>> {
-        let mut ports = self.ports.clone();
+    /// What a policy lets each sender reach, and of how many members.
+    fn reachable(&self) -> impl FnOnce(&RoutingPolicy) -> Result<Vec<Reachable<T>>> + use<T> {
+        let (senders, mut ports) = (self.senders.clone(), self.ports.clone());
         ports.sort_by_key(|port| port.device.index().unwrap_or(usize::MAX));
         let receivers: Vec<Device> = ports.iter().map(|port| port.device.clone()).collect();
-        let reach = |source: &Device| {
-            let devices = policy.reachable(source, &receivers);
-            let is_reachable = |port: &&Arc<Port<T>>| devices.contains(&port.device);
-            let ports: Vec<_> = ports.iter().filter(is_reachable).cloned().collect();
-            let devices = ports.iter().map(|port| port.device.clone()).collect();
-            Reachable { source: source.clone(), devices, ports }
-        };
-        self.senders.iter().map(reach).collect()
+        move |policy| {
+            let reach = |source: &Device| {
+                let devices = policy.reachable(source, &receivers);
+                let is_reachable = |port: &&Arc<Port<T>>| devices.contains(&port.device);
+                let ports: Vec<_> = ports.iter().filter(is_reachable).cloned().collect();
+                let devices = ports.iter().map(|port| port.device.clone()).collect();
+                Reachable { source: source.clone(), devices, ports }
+            };
+            contained(|| senders.iter().map(reach).collect())
+        }
     }
+
+    fn count(&self) -> usize {
+        self.senders.len() + self.ports.len()
+    }
+}
+
+/// What the program's policy says; its panic is an error, of which nobody else would hear.
+fn contained<R>(ask: impl FnOnce() -> R) -> Result<R> {
+    // Unwinding leaves nothing half done here; the policy is not asked again.
+    catch_unwind(AssertUnwindSafe(ask)).map_err(Error::panicked)
 }
 
 impl<T: Item> Reachable<T> {
@@ -166,34 +175,47 @@ impl<T: Item> Reachable<T> {
 
 /// What a graph does with its routers, whatever they carry.
 pub(crate) trait AnyRouter: Send + Sync {
-    /// Makes what may have to wait for kernels if it is made later. The caller holds no lock.
-    fn prepare(&self);
+    /// Makes what may have to wait for kernels if it is made later. The caller holds no lock, here and
+    /// below: the policy is the program's.
+    fn prepare(&self) -> Result<()>;
     /// Fixes who can reach whom.
-    fn seal(&self);
+    fn seal(&self) -> Result<()>;
     /// Traffic of all links.
     fn traffic(&self) -> Vec<LinkStatistics>;
 }
 
 impl<T: Item> AnyRouter for RouterShared<T> {
-    fn prepare(&self) {
-        let reachable = self.members.lock().reachable(&self.policy);
-        for Reachable { source, ports, .. } in &reachable {
-            ports.iter().for_each(|port| port.prepare_for(source));
+    fn prepare(&self) -> Result<()> {
+        let reachable = self.members.lock().reachable();
+        for Reachable { source, ports, .. } in reachable(&self.policy)? {
+            ports.iter().for_each(|port| port.prepare_for(&source));
         }
+        Ok(())
     }
 
-    fn seal(&self) {
-        let members = self.members.lock();
-        let reachable = members.reachable(&self.policy);
-        for port in &members.ports {
-            let reaches = |from: &&Reachable<T>| {
-                from.devices.contains(&port.device) && !members.closed.contains(&from.source)
+    fn seal(&self) -> Result<()> {
+        loop {
+            let (reachable, count) = {
+                let members = self.members.lock();
+                (members.reachable(), members.count())
             };
-            let senders = reachable.iter().filter(reaches).map(|from| from.source.clone());
-            port.seal(senders.collect());
+            let reachable = reachable(&self.policy)?;
+            let members = self.members.lock();
+            // An end that was being made when the graph was sealed may have come meanwhile.
+            if members.count() != count {
+                continue;
+            }
+            for port in &members.ports {
+                let reaches = |from: &&Reachable<T>| {
+                    from.devices.contains(&port.device) && !members.closed.contains(&from.source)
+                };
+                let senders = reachable.iter().filter(reaches).map(|from| from.source.clone());
+                port.seal(senders.collect());
+            }
+            // Under the lock: `sender_closed`. Sealing twice changes nothing.
+            let _ = self.reachable.set(reachable);
+            return Ok(());
         }
-        // Under the lock, as above. Sealing twice changes nothing.
-        let _ = self.reachable.set(reachable);
     }
 
     fn traffic(&self) -> Vec<LinkStatistics> {

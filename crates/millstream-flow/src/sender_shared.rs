@@ -194,7 +194,9 @@ impl<T: Item> SenderShared<T> {
             return Ok(());
         }
         let info = MessageInfo { items, sequence, metadata };
-        let offers = self.router.route(&info, &self.source)?;
+        let offers = self.router.route(&info, &self.source);
+        // Before the message is let go, which is suspect if it lies in a packet.
+        let offers = offers.inspect_err(|error| self.failure.fail(error.clone()))?;
         // A packet has one destination, whatever the policy says of others.
         let copies = match packet {
             Some(_) => items,

@@ -7,7 +7,7 @@ use millstream_device::{Error as DeviceError, Event, Promise, SharedBuffer, Stre
 use super::claims::Use;
 use super::holders::CopyUnderWay;
 use super::segment::FullEmptySegment;
-use super::trigger::{Condition, Pending, Then, Wait, Wanted};
+use super::trigger::{Condition, HasLeft, Pending, Then, Wait, Wanted};
 use crate::{Error, Item, Result};
 
 /// What a copy waits for (the paper's `cudaMemcpyTrigger...`).
@@ -166,7 +166,7 @@ impl<T: Item> Then<T> for Waiting<T> {
             return Ok(false);
         }
         // A copy that has ended meanwhile may have changed a word since it was looked at.
-        let missing = wanted.iter().map(|wanted| wanted.missing(None));
+        let missing = wanted.iter().map(|wanted| wanted.missing());
         let are_met =
             missing.collect::<Result<Vec<_>>>().map(|missing| missing.iter().all(Option::is_none));
         if !matches!(are_met, Ok(true)) {
@@ -201,7 +201,8 @@ impl<T: Item> FullEmptySegment<T> {
     /// not defined.
     ///
     /// # Errors
-    /// Packets that do not exist, are the same or differ in length; without triggers, a packet that host code or a
+    /// Packets that do not exist, are the same or differ in length; a trigger of packets that the host
+    /// [does not see](PacketShape::unseen_by_host); without triggers, a packet that host code or a
     /// twin is at ([`Error::InFlight`](crate::Error::InFlight)); words that the stream's device does
     /// not reach; what a copy may fail with. The event fails where waiting for a trigger would, and
     /// the groups end with what a copy that was waiting is refused for.
@@ -247,11 +248,14 @@ impl<T: Item> FullEmptySegment<T> {
             }
             return copying.submit();
         }
+        for wanted in &wanted {
+            wanted.segment.check_seen()?;
+        }
         let context = self.core.group.context();
         let label = self.core.group.label(self.core.number);
         let promise = context.device_set().promise(format!("copy of packet {packet} of {label}"));
         let event = promise.event().clone();
-        Pending::begin(wanted, None, Waiting { copying, promise });
+        Pending::begin(wanted, HasLeft::default(), Waiting { copying, promise });
         Ok(event)
     }
 

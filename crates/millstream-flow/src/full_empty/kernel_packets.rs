@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    Accesses, Argument, ArgumentWriter, Guarded, GuardedItems, KernelFault, Parameter, Shared,
-    Value, Words, WordsView, patience_ns,
+    Accesses, Argument, ArgumentWriter, Guarded, GuardedItems, KernelFault, KernelResult,
+    Parameter, Shared, Value, Words, WordsView, patience_ns,
 };
 
 use super::claims::Use;
@@ -152,8 +152,8 @@ impl<T: Item> PacketsView<'_, T> {
         start..start.saturating_add(size).min(len)
     }
 
-    /// The words of a packet that is waited for, which would never come if there is none.
-    fn waited_for(&self, packet: usize) -> Result<PacketWords<'_>, KernelFault> {
+    /// The words of a packet; a fault if there is none, as it would be on a GPU.
+    fn words_of(&self, packet: usize) -> Result<PacketWords<'_>, KernelFault> {
         self.of(&self.words, packet).ok_or_else(|| {
             let (segment, packets) = (self.settings.segment, self.packets());
             KernelFault::new(format!("packet {packet} of segment {segment}, which has {packets}"))
@@ -172,7 +172,7 @@ impl<T: Item> PacketsView<'_, T> {
     /// A packet that is not, and that was waited for too long; one that does not exist; a group that
     /// has ended.
     pub fn is_full(&self, packet: usize) -> Result<bool, KernelFault> {
-        let is_full = self.waited_for(packet)?.is_full();
+        let is_full = self.words_of(packet)?.is_full();
         self.met_or_missed(packet, true, is_full)
     }
 
@@ -185,7 +185,7 @@ impl<T: Item> PacketsView<'_, T> {
     /// # Errors
     /// As [`PacketsView::is_full`].
     pub fn is_empty(&self, packet: usize) -> Result<bool, KernelFault> {
-        let is_empty = self.waited_for(packet)?.is_empty();
+        let is_empty = self.words_of(packet)?.is_empty();
         self.met_or_missed(packet, false, is_empty)
     }
 
@@ -250,12 +250,13 @@ impl<T: Item> PacketsView<'_, T> {
     /// wait, because others are at it. `write` does not use the segment: it would wait for itself.
     ///
     /// # Errors
-    /// A fault of a GPU: others may still copy into the packet.
+    /// A packet that does not exist; a fault of a GPU: others may still copy into the packet.
     pub fn write<R>(
         &self,
         packet: usize,
         write: impl FnOnce(&mut [T]) -> R,
     ) -> Result<Option<R>, KernelFault> {
+        self.words_of(packet)?;
         let claim = self.core.use_on_host(packet..packet + 1, Use::Write);
         let written = claim.map(|_claim| self.items.try_write(self.range(packet), write));
         Ok(written.transpose()?.flatten())
@@ -269,7 +270,7 @@ impl<T: Item> PacketsView<'_, T> {
     /// # Errors
     /// As [`PacketsView::read`].
     pub fn pull(&self, from: &PacketsView<'_, T>, packet: usize) -> Result<bool, KernelFault> {
-        if self.of(&self.words, packet).is_some_and(|words| words.is_full()) {
+        if self.words_of(packet)?.is_full() {
             return Ok(true);
         }
         let range = self.range(packet);
@@ -291,34 +292,51 @@ impl<T: Item> PacketsView<'_, T> {
         let Some(items) = from.items.try_read(range, <[T]>::to_vec)? else { return Ok(false) };
         let copied = self.write(packet, |to| to.copy_from_slice(&items))?.is_some();
         if copied {
-            self.publish(packet);
+            self.publish(packet)?;
         }
         Ok(copied)
     }
 
     /// A writer's items are there: whether it is the last of the packet's writers, who
     /// must [mark it full](PacketsView::mark_full).
-    pub fn arrive(&self, packet: usize) -> bool {
-        self.of(&self.words, packet).is_some_and(|words| words.arrive())
+    ///
+    /// # Errors
+    /// A packet that does not exist, here and below.
+    pub fn arrive(&self, packet: usize) -> Result<bool, KernelFault> {
+        self.words_of(packet).map(|words| words.arrive())
     }
 
     /// Marks the packet full: all its items are there.
-    pub fn mark_full(&self, packet: usize) {
+    ///
+    /// # Errors
+    /// As [`PacketsView::arrive`].
+    pub fn mark_full(&self, packet: usize) -> KernelResult {
+        self.words_of(packet)?;
         self.catch_up(packet, false);
         self.change(packet, |words| words.mark_full());
+        Ok(())
     }
 
     /// [Arrives](PacketsView::arrive), and marks the packet full if nobody else has to.
-    pub fn publish(&self, packet: usize) {
-        if self.arrive(packet) {
-            self.mark_full(packet);
+    ///
+    /// # Errors
+    /// As [`PacketsView::arrive`].
+    pub fn publish(&self, packet: usize) -> KernelResult {
+        match self.arrive(packet)? {
+            true => self.mark_full(packet),
+            false => Ok(()),
         }
     }
 
     /// Marks the packet empty: its items are read, and may be replaced.
-    pub fn mark_empty(&self, packet: usize) {
+    ///
+    /// # Errors
+    /// As [`PacketsView::arrive`].
+    pub fn mark_empty(&self, packet: usize) -> KernelResult {
+        self.words_of(packet)?;
         self.catch_up(packet, true);
         self.change(packet, |words| words.mark_empty());
+        Ok(())
     }
 
     fn change(&self, packet: usize, change: impl Fn(&PacketWords<'_>)) {

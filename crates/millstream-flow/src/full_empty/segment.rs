@@ -14,7 +14,7 @@ use super::group::FullEmpty;
 use super::holders::{CopyUnderWay, Holder, HostUse};
 use super::kernel_uses::KernelUses;
 use super::shape::PacketShape;
-use super::trigger::{Condition, Pending, Then, Wait, Waiter, Wanted};
+use super::trigger::{Condition, HasLeft, Pending, Then, Wait, Waiter, Wanted};
 use crate::{Error, Item, Result};
 
 /// `local_words` of the header.
@@ -59,7 +59,8 @@ pub(super) struct SegmentCore<T: Item> {
 /// Packets that are waited for.
 struct Reached<T: Item> {
     promise: Promise,
-    wait: Wait<T>,
+    /// But of one that is awaited.
+    wait: Option<Wait<T>>,
     /// How who waits will use them, if nobody else has to be over by then that claims them.
     then: Option<Use>,
 }
@@ -97,9 +98,14 @@ impl<T: Item> fmt::Debug for FullEmptySegment<T> {
 impl<T: Item> SegmentCore<T> {
     /// Whether a packet is full, as the host sees it.
     pub(super) fn is_full(&self, packet: usize, epoch: u32) -> Result<bool> {
-        let unseen = || Error::UnseenPackets { segment: self.group.label(self.number) };
         // An acquire load, as in `core.rs`.
-        Ok(self.seen.as_ref().ok_or_else(unseen)?.load(packet)? == epoch)
+        Ok(self.check_seen()?.load(packet)? == epoch)
+    }
+
+    /// The words that the host looks at, if it sees packets.
+    pub(super) fn check_seen(&self) -> Result<&SharedBuffer<u32>> {
+        let unseen = || Error::UnseenPackets { segment: self.group.label(self.number) };
+        self.seen.as_ref().ok_or_else(unseen)
     }
 
     /// The words that make a packet full.
@@ -135,7 +141,7 @@ impl<T: Item> SegmentCore<T> {
         let (count, Range { start, end }) = (self.shape.packets(), packets.clone());
         match start <= end && end <= count {
             true => Ok(()),
-            false => Err(self.no_such_packet(end.saturating_sub(1))),
+            false => Err(self.no_such_packet(end.saturating_sub(1).max(start))),
         }
     }
 
@@ -271,8 +277,9 @@ impl<T: Item> FullEmptySegment<T> {
     }
 
     async fn reached(&self, packets: Range<usize>, condition: Condition) -> Result<()> {
-        let waiter = Waiter::new(self.core.group.context().device_set());
-        let event = self.event(packets, condition, self.core.host_use(condition), Some(&waiter))?;
+        let waiter = Waiter::new(Wait::new(&self.core, self.epoch));
+        let then = self.core.host_use(condition);
+        let event = self.reached_event(packets, condition, then, (None, waiter.has_left()))?;
         event.completed().await.or_else(|error| self.cause(error))
     }
 
@@ -290,23 +297,29 @@ impl<T: Item> FullEmptySegment<T> {
     /// [`wait_full`](FullEmptySegment::wait_full) would, and the group ends then, whoever still has
     /// the event.
     pub fn full_event(&self, packets: Range<usize>) -> Result<Event> {
-        self.event(packets, Condition::Full, None, None)
+        self.event(packets, None)
     }
 
-    fn event(
+    fn event(&self, packets: Range<usize>, then: Option<Use>) -> Result<Event> {
+        let wait = Wait::new(&self.core, self.epoch);
+        self.reached_event(packets, Condition::Full, then, (Some(wait), HasLeft::default()))
+    }
+
+    fn reached_event(
         &self,
         packets: Range<usize>,
         condition: Condition,
         then: Option<Use>,
-        waiter: Option<&Waiter>,
+        (wait, has_left): (Option<Wait<T>>, HasLeft),
     ) -> Result<Event> {
         self.core.check(&packets)?;
+        self.core.check_seen()?;
         let label = self.core.group.label(self.core.number);
         let set = self.core.group.context().device_set();
         let promise = set.promise(format!("packets {packets:?} of {label}"));
         let event = promise.event().clone();
-        let reached = Reached { promise, then, wait: Wait::new(&self.core, self.epoch) };
-        Pending::begin(vec![self.wanted(packets, condition)], waiter, reached);
+        let reached = Reached { promise, then, wait };
+        Pending::begin(vec![self.wanted(packets, condition)], has_left, reached);
         Ok(event)
     }
 
@@ -326,14 +339,16 @@ impl<T: Item> FullEmptySegment<T> {
         let then = self.core.host_use(Condition::Full);
         let mut wanted = self.wanted(packets.clone(), Condition::Full);
         loop {
-            let missing = wanted.missing(deadline)?;
+            let missing = wanted.missing()?;
             if missing.is_none() && self.core.is_free(&packets, then) {
                 return Ok(());
             }
+            wanted.goes_on(missing.unwrap_or(packets.start), deadline)?;
             // What is full need not be looked at again.
             wanted.packets.start = missing.unwrap_or(wanted.packets.start);
             if !set.stay_awake(start.elapsed()) {
-                let event = self.event(wanted.packets, Condition::Full, then, None)?;
+                // All of them: a copy may still be at one that was full.
+                let event = self.event(packets, then)?;
                 return event.synchronize().or_else(|error| self.cause(error));
             }
         }

@@ -24,8 +24,8 @@ pub struct PacketShape {
 }
 
 impl PacketShape {
-    /// `len` items in packets of `packet_items`, of which the last may be shorter. At
-    /// least one packet, and one item in each.
+    /// `len` items in packets of `packet_items` (at least one), of which the last may be shorter. No items
+    /// are one packet, which is empty.
     pub fn new(len: usize, packet_items: usize) -> PacketShape {
         let packet_items = packet_items.max(1);
         PacketShape {

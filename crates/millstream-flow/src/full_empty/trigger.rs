@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use millstream_device::{Bell, DeviceSet};
+use millstream_device::Bell;
 
 use super::segment::SegmentCore;
 use super::watcher::Attention;
@@ -28,19 +28,19 @@ pub(super) struct Wanted<T: Item> {
 }
 
 impl<T: Item> Wanted<T> {
-    /// A packet that is not what is wanted, if any; an error when it never will be.
-    pub(super) fn missing(&self, deadline: Option<Instant>) -> Result<Option<usize>> {
+    /// A packet that is not what is wanted, if any.
+    pub(super) fn missing(&self) -> Result<Option<usize>> {
         let is_full = self.condition == Condition::Full;
         for packet in self.packets.clone() {
             if self.segment.is_full(packet, self.epoch)? != is_full {
-                return self.goes_on(packet, deadline).map(|()| Some(packet));
+                return Ok(Some(packet));
             }
         }
         Ok(None)
     }
 
-    /// Fails if it makes no sense to wait.
-    fn goes_on(&self, packet: usize, deadline: Option<Instant>) -> Result<()> {
+    /// Fails if it makes no sense to wait for a packet any longer.
+    pub(super) fn goes_on(&self, packet: usize, deadline: Option<Instant>) -> Result<()> {
         let group = &self.segment.group;
         group.check()?;
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -72,29 +72,42 @@ impl<T: Item> Drop for Wait<T> {
     }
 }
 
-/// Somebody awaits packets, until this is dropped: then nobody looks for them any more, and they
-/// may be late.
-pub(super) struct Waiter {
+/// Somebody awaits packets in an epoch, until this is dropped: then nobody looks for them any more,
+/// they may be late, and the epoch may end, though a look may still be under way.
+pub(super) struct Waiter<T: Item> {
     has_left: Arc<AtomicBool>,
     bell: Arc<Bell>,
+    _wait: Wait<T>,
 }
 
-impl Waiter {
-    pub(super) fn new(set: &DeviceSet) -> Waiter {
-        Waiter { has_left: Arc::default(), bell: Arc::clone(set.bell()) }
+impl<T: Item> Waiter<T> {
+    pub(super) fn new(wait: Wait<T>) -> Waiter<T> {
+        let bell = Arc::clone(wait.segment.group.context().device_set().bell());
+        Waiter { has_left: Arc::default(), bell, _wait: wait }
     }
 
     /// For who looks for the packets.
-    pub(super) fn has_left(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.has_left)
+    pub(super) fn has_left(&self) -> HasLeft {
+        HasLeft(Some(Arc::clone(&self.has_left)))
     }
 }
 
-impl Drop for Waiter {
+/// Whether who awaits packets, if they are awaited and nothing else, has left.
+#[derive(Clone, Default)]
+pub(super) struct HasLeft(Option<Arc<AtomicBool>>);
+
+impl HasLeft {
+    fn look(&self) -> bool {
+        // Relaxed: as in `Waiter::drop`.
+        self.0.as_ref().is_some_and(|has_left| has_left.load(Ordering::Relaxed))
+    }
+}
+
+impl<T: Item> Drop for Waiter<T> {
     fn drop(&mut self) {
         let somebody_looks = Arc::strong_count(&self.has_left) > 1;
         if somebody_looks {
-            // Relaxed: the bell orders it before the look that follows.
+            // Relaxed: the bell orders it before the look that follows; a look under way may miss it.
             self.has_left.store(true, Ordering::Relaxed);
             self.bell.ring();
         }
@@ -115,8 +128,7 @@ pub(super) struct Pending<T: Item, F> {
     wanted: Vec<Wanted<T>>,
     /// Of each: groups differ in how long they wait.
     deadlines: Vec<Option<Instant>>,
-    /// Of who awaits it, if it is awaited and nothing else.
-    has_left: Option<Arc<AtomicBool>>,
+    has_left: HasLeft,
     then: F,
     _attention: Attention,
 }
@@ -124,19 +136,18 @@ pub(super) struct Pending<T: Item, F> {
 impl<T: Item, F: Then<T>> Pending<T, F> {
     /// Lets `then` go when everything is as wanted, or hear the reason why it will not
     /// be, on whatever thread finds that; now, if it is. Drops it once a waiter has left.
-    pub(super) fn begin(wanted: Vec<Wanted<T>>, waiter: Option<&Waiter>, then: F) {
+    pub(super) fn begin(wanted: Vec<Wanted<T>>, has_left: HasLeft, then: F) {
         let Some(group) = wanted.first().map(|wanted| wanted.segment.group.clone()) else {
             return then.go(Ok(()));
         };
         let deadlines = wanted.iter().map(|wanted| wanted.segment.group.deadline()).collect();
-        let (has_left, attention) = (waiter.map(Waiter::has_left), group.attend());
-        Pending { wanted, deadlines, has_left, then, _attention: attention }.go_on();
+        let _attention = group.attend();
+        Pending { wanted, deadlines, has_left, then, _attention }.go_on();
     }
 
     fn go_on(mut self) {
         loop {
-            // Relaxed: as in `Waiter::drop`.
-            if self.has_left.as_ref().is_some_and(|has_left| has_left.load(Ordering::Relaxed)) {
+            if self.has_left.look() {
                 return;
             }
             let Some(bell) = self.bell() else { return self.then.go(Ok(())) };
@@ -153,18 +164,20 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
     }
 
     fn is_met(&mut self) -> Result<bool> {
-        let mut wanted = self.wanted.iter().zip(&self.deadlines);
-        for (wanted, deadline) in wanted.clone() {
-            if wanted.missing(*deadline)?.is_some() {
-                return Ok(false);
+        let mut each = self.wanted.iter().zip(&self.deadlines);
+        // Who has left during the look is late for nothing.
+        let goes_on = |(wanted, deadline): (&Wanted<T>, &Option<Instant>), packet| {
+            wanted.goes_on(packet, deadline.filter(|_| !self.has_left.look()))
+        };
+        for one in each.clone() {
+            if let Some(packet) = one.0.missing()? {
+                return goes_on(one, packet).map(|()| false);
             }
         }
         if self.then.is_free(&self.wanted)? {
             return Ok(true);
         }
-        wanted
-            .try_for_each(|(wanted, deadline)| wanted.goes_on(wanted.packets.start, *deadline))?;
-        Ok(false)
+        each.try_for_each(|one| goes_on(one, one.0.packets.start)).map(|()| false)
     }
 
     fn bell(&self) -> Option<Arc<Bell>> {

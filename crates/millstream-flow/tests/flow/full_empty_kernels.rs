@@ -101,7 +101,7 @@ pub static SCALE: Kernel<(Packets, Packets, Value<u32>)> = Kernel::of_steps(
         if output.write(packet, write)?.is_none() {
             return Ok(Step::Waits);
         }
-        output.publish(packet);
+        output.publish(packet)?;
         Ok(Step::Done)
     },
 );
@@ -127,7 +127,7 @@ pub static SCALE_PULLED: Kernel<(Packets, Packets, Packets, Value<u32>)> = Kerne
         if output.write(packet, write)?.is_none() {
             return Ok(Step::Waits);
         }
-        output.publish(packet);
+        output.publish(packet)?;
         Ok(Step::Done)
     },
 );
@@ -141,7 +141,7 @@ pub static PULL_AGAIN: Kernel<(Packets, Packets, Packets)> = Kernel::of_steps(
         if !input.pull(from, packet)? {
             return Ok(Step::Waits);
         }
-        from.mark_empty(packet);
+        from.mark_empty(packet)?;
         if !input.pull(from, packet)? {
             return Err(KernelFault::new(format!("packet {packet} is full, and not found so")));
         }
@@ -149,7 +149,7 @@ pub static PULL_AGAIN: Kernel<(Packets, Packets, Packets)> = Kernel::of_steps(
         if output.write(packet, |to| to.copy_from_slice(&items))?.is_none() {
             return Ok(Step::Waits);
         }
-        output.publish(packet);
+        output.publish(packet)?;
         Ok(Step::Done)
     },
 );
@@ -169,7 +169,7 @@ pub static TAKE_AGAIN: Kernel<(Packets, Shared<u32>, Value<u32>)> = Kernel::of_s
             let Some(items) = input.items(0)? else { return Ok(Step::Waits) };
             sums[turn as usize].store(items.iter().sum(), Ordering::Relaxed);
             done.store(turn + 1, Ordering::Relaxed);
-            input.mark_empty(0);
+            input.mark_empty(0)?;
         }
     },
 );
@@ -184,7 +184,7 @@ pub static COUNT: Kernel<(Packets, Packets, Shared<u32>)> = Kernel::of_steps(
         for item in items {
             counts[item as usize % counts.len()].fetch_add(1, Ordering::Relaxed);
         }
-        if output.arrive(0) {
+        if output.arrive(0)? {
             let total = |to: &mut [u32]| {
                 let totals = to.iter_mut().zip(*counts);
                 totals.for_each(|(to, count)| *to = count.swap(0, Ordering::Relaxed));
@@ -193,7 +193,7 @@ pub static COUNT: Kernel<(Packets, Packets, Shared<u32>)> = Kernel::of_steps(
             output
                 .write(0, total)?
                 .ok_or_else(|| KernelFault::new("somebody uses a packet that is empty"))?;
-            output.mark_full(0);
+            output.mark_full(0)?;
         }
         Ok(Step::Done)
     },
@@ -208,7 +208,7 @@ pub static WRITE_TOGETHER: Kernel<(Packets, Value<u32>)> = Kernel::of_steps(
         if output.write(0, |items| items[block] = *value)?.is_none() {
             return Ok(Step::Waits);
         }
-        output.publish(0);
+        output.publish(0)?;
         Ok(Step::Done)
     },
 );

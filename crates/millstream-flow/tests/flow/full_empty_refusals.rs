@@ -1,13 +1,35 @@
 //! What full/empty segments refuse, and how long each group waits.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_device::StreamKind;
-use millstream_flow::{Action, Context, Devices, Error, FullEmpty, Guard, PacketShape, Trigger};
+use futures_util::FutureExt;
+use millstream_device::{Kernel, Step, StreamKind};
+use millstream_flow::{
+    Action, Context, Devices, Error, FullEmpty, FullEmptyPackets, Guard, PacketShape, Trigger,
+};
 
 use crate::common::everywhere;
 use crate::full_empty_copies::set;
 use crate::full_empty_kernels::SCALE;
+
+type WritesPackets = (FullEmptyPackets<u32>,);
+
+/// Each block writes its packet, and nobody is told.
+fn write() -> Kernel<WritesPackets> {
+    Kernel::<WritesPackets>::of_step_closure("write", |packet, (output,)| {
+        Ok(output.write(packet, |items| items.fill(1))?.map_or(Step::Waits, |()| Step::Done))
+    })
+}
+
+/// Each block says that its packet is there.
+fn publish() -> Kernel<WritesPackets> {
+    Kernel::<WritesPackets>::of_step_closure("publish", |packet, (output,)| {
+        output.publish(packet)?;
+        Ok(Step::Done)
+    })
+}
 
 /// At once, whether they would wait or not.
 #[test]
@@ -25,6 +47,14 @@ fn copies_that_cannot_be_are_refused() {
             let itself = one.copy(&stream, 1, guard, (&one, 1, Guard::default()));
             assert!(matches!(itself, Err(Error::PacketOntoItself { packet: 1, .. })));
         }
+        // Words that the host does not see.
+        let shape = PacketShape::new(10, 5).unseen_by_host();
+        let unseen = group.segment::<u32>(&context.devices()[0], shape)?;
+        let full = Guard::new(Trigger::Full, Action::None);
+        let copied = unseen.copy(&stream, 0, full, (&one, 0, Guard::default()));
+        assert!(matches!(copied, Err(Error::UnseenPackets { .. })));
+        assert!(matches!(unseen.wait_full(0..1).await, Err(Error::UnseenPackets { .. })));
+        assert!(matches!(unseen.full_event(0..1), Err(Error::UnseenPackets { .. })));
         group.check()
     }) {
         result.unwrap();
@@ -86,4 +116,80 @@ fn packets_that_kernels_have_are_filled_once_and_are_there() {
     }) {
         result.unwrap();
     }
+}
+
+/// As on a GPU, where it would be somebody else's memory.
+#[test]
+fn twins_do_not_write_packets_that_do_not_exist() {
+    for kernel in [write, publish] {
+        refuses_a_third_packet(kernel);
+    }
+}
+
+fn refuses_a_third_packet(kernel: fn() -> Kernel<WritesPackets>) {
+    for result in everywhere(1, |context| async move {
+        let device = &context.devices()[0];
+        let group = FullEmpty::new(&context, Duration::from_secs(20))?;
+        let output = group.segment::<u32>(context.host(), PacketShape::new(8, 4))?;
+        let compute = device.stream_of(StreamKind::Gang)?;
+        let launched = group.launch_early(&compute, &kernel(), 3, (&output,)).await?;
+        let ended = launched.completed().await.unwrap_err().to_string();
+        assert!(ended.contains("packet 2 of segment 0, which has 2"), "{ended}");
+        Ok::<_, Error>(())
+    }) {
+        result.unwrap();
+    }
+}
+
+/// Who has been given up does not hold up the next epoch, though somebody may still be looking.
+#[test]
+fn an_epoch_ends_after_a_wait_that_was_dropped() {
+    const PACKETS: usize = 20_000;
+    let context = Context::builder().devices(Devices::host(1)).threads(2).build().unwrap();
+    let group = FullEmpty::new(&context, Duration::from_secs(3600)).unwrap();
+    let shape = PacketShape::new(PACKETS, 1);
+    let mut segment = group.segment::<u32>(context.host(), shape).unwrap();
+    let bell = context.host().shared::<u32>(1).unwrap();
+    for round in 0..10 {
+        for packet in 0..PACKETS - 1 {
+            segment.fill(packet, |items| items.fill(round)).unwrap();
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Each store rings for those who wait, on this thread: it looks at all packets.
+                while !is_over.load(Ordering::Relaxed) {
+                    bell.store(0, 1).unwrap();
+                }
+            });
+            {
+                let mut wait = std::pin::pin!(segment.wait_full(0..PACKETS));
+                for _ in 0..10 {
+                    assert!(wait.as_mut().now_or_never().is_none());
+                    std::thread::yield_now();
+                }
+            }
+            let begun = segment.next_epoch();
+            is_over.store(true, Ordering::Relaxed);
+            begun.unwrap();
+        });
+    }
+    group.check().unwrap();
+}
+
+/// Of devices, ranges and counts.
+#[test]
+fn segments_that_cannot_be_are_refused() {
+    let context = || Context::builder().devices(Devices::host(1)).build().unwrap();
+    let (ours, foreign) = (context(), context());
+    let group = FullEmpty::new(&ours, Duration::from_secs(20)).unwrap();
+    let device = &foreign.devices()[0];
+    let shape = PacketShape::new(4, 2);
+    for shape in [shape.clone().read_by(device), shape.clone().written_by(device, 2)] {
+        let error = group.segment::<u32>(ours.host(), shape).unwrap_err();
+        assert!(matches!(error, Error::ForeignDevice { .. }), "{error}");
+    }
+    let segment = group.segment::<u32>(ours.host(), shape).unwrap();
+    let error = segment.blocking_wait_full(Range { start: 5, end: 2 }).unwrap_err();
+    assert!(matches!(error, Error::NoSuchPacket { packet: 5, packets: 2, .. }), "{error}");
 }

@@ -1,12 +1,14 @@
+use millstream_device::Device;
 use millstream_flow::{
-    Buffers, Context, Devices, Error, Graph, Receiver, Route, RoutingPolicy, all_to_all, broadcast,
-    first_available, gather, ring, round_robin, scatter, tree_reduce,
+    Buffers, Context, Devices, Error, Graph, MessageInfo, Policy, Receiver, Result, Route,
+    RoutingPolicy, all_to_all, broadcast, first_available, gather, ring, round_robin, scatter,
+    tree_reduce,
 };
 
 use crate::common::{KEEP_EVEN, everywhere};
 
 /// Receives everything on any endpoint and returns it through the host's memory.
-async fn drain(mut receiver: Receiver<u32>) -> millstream_flow::Result<Vec<u32>> {
+async fn drain(mut receiver: Receiver<u32>) -> Result<Vec<u32>> {
     let mut items = Vec::new();
     let stream = receiver.device().stream()?;
     while let Some(pending) = receiver.recv().await? {
@@ -23,7 +25,7 @@ async fn from_host(
     context: &Context,
     policy: RoutingPolicy,
     messages: Vec<(Vec<u32>, u64)>,
-) -> millstream_flow::Result<Vec<Vec<u32>>> {
+) -> Result<Vec<Vec<u32>>> {
     let graph = Graph::new(context);
     let router = graph.router(policy)?;
     let mut sender = router.sender(context.host())?;
@@ -31,7 +33,7 @@ async fn from_host(
         let receiver = router.receiver(device, Buffers::items(4))?;
         Ok(drain(receiver))
     });
-    let receivers = receivers.collect::<millstream_flow::Result<Vec<_>>>()?;
+    let receivers = receivers.collect::<Result<Vec<_>>>()?;
     graph
         .run(async move {
             for (message, metadata) in messages {
@@ -148,6 +150,45 @@ fn a_policy_without_an_answer_is_an_error() {
     });
 }
 
+/// Policies that ask the graph, or panic, when it is sealed.
+#[test]
+fn policies_are_asked_what_is_reachable_without_locks() {
+    struct Reaches<F>(F);
+    impl<F: Fn() + Send + Sync + 'static> Policy for Reaches<F> {
+        fn reachable(&self, _: &Device, receivers: &[Device]) -> Vec<Device> {
+            (self.0)();
+            receivers.to_vec()
+        }
+
+        fn route(&self, _: &MessageInfo, _: &Device, receivers: &[Device]) -> Route {
+            Route::All(receivers.to_vec())
+        }
+    }
+    async fn run(context: &Context, policy: impl Fn(&Graph) -> RoutingPolicy) -> Result<Vec<u32>> {
+        let graph = Graph::new(context);
+        let router = graph.router::<u32>(policy(&graph))?;
+        let mut output = router.sender(context.host())?;
+        let results = router.receiver(&context.devices()[0], Buffers::items(4))?;
+        let main = async move {
+            output.send_all(vec![1, 2, 3]).await?;
+            output.shutdown()?;
+            drain(results).await
+        };
+        graph.run(main).await
+    }
+    everywhere(1, |context| async move {
+        let asks = |graph: &Graph| {
+            let statistics = graph.statistics();
+            Reaches(move || assert!(statistics.links().len() < 2)).into()
+        };
+        assert_eq!(run(&context, asks).await.unwrap(), [1, 2, 3]);
+        let panics = |_: &Graph| Reaches(|| panic!("no way")).into();
+        let error = run(&context, panics).await.unwrap_err();
+        let is_cause = matches!(&error, Error::TaskPanicked { message } if message == "no way");
+        assert!(is_cause, "{error}");
+    });
+}
+
 /// Whoever asks the policy: the task that sends, or a device that has counted a message.
 #[test]
 fn a_policy_that_panics_is_an_error() {
@@ -222,7 +263,7 @@ async fn pass_on(
     mut input: Receiver<u32>,
     mut output: millstream_flow::Sender<u32>,
     own: u32,
-) -> millstream_flow::Result<()> {
+) -> Result<()> {
     let stream = input.device().stream()?;
     while let Some(pending) = input.recv().await? {
         stream.wait(&pending)?;
