@@ -1,5 +1,6 @@
 //! What ends a command, and with which exit code.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use millstream::bfs::Error as BfsError;
@@ -7,6 +8,7 @@ use millstream::cc::Error as CcError;
 use millstream::flow::Error as FlowError;
 use millstream::graph::generate::GenerateError;
 use millstream::graph::partition::PartitionError;
+use millstream::graph::read::ReadError;
 use millstream::graph::write::WriteError;
 use millstream::pagerank::Error as RankError;
 use millstream::sssp::Error as SsspError;
@@ -108,7 +110,13 @@ impl Error {
     /// 1 runtime, 2 usage or bad input, 3 not verified, 130 interrupted.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Error::Generate(GenerateError::Graph(_)) => 1,
+            Error::Generate(GenerateError::Graph(_))
+            | Error::Input(ReadError::OutOfMemory { .. }) => 1,
+            Error::Input(ReadError::Io { source, .. })
+                if source.kind() == ErrorKind::OutOfMemory =>
+            {
+                1
+            }
             Error::Input(_) | Error::Generate(_) | Error::Usage(_) | Error::Weight { .. } => 2,
             Error::Bfs(BfsError::Traversal(error))
             | Error::Sssp(SsspError::Traversal(error))

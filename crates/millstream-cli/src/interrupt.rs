@@ -27,6 +27,8 @@ pub(crate) fn listen() {
     // Before there is any other thread.
     #[cfg(unix)]
     wait_for_termination();
+    #[cfg(unix)]
+    ignore_size_limit();
     // Without a handler they end the process at once, which is as well.
     let _ = keep_ignored_hangup(|| ctrlc::set_handler(pressed));
 }
@@ -51,6 +53,14 @@ fn wait_for_termination() {
         // As without it.
         let _ = signals.thread_unblock();
     }
+}
+
+/// A file that may not become larger is an error of whoever writes it, who leaves nothing of it.
+#[cfg(unix)]
+fn ignore_size_limit() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    // SAFETY: nothing is called when the signal comes.
+    let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
 }
 
 /// `nohup` starts commands that ignore SIGHUP, as this one does then, whatever `listen` sets.

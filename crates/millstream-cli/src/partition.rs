@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     json: bool,
-    /// Writes the part of each vertex; .csv, .tsv and .npy by extension, .gz and .zst compress it.
+    /// Writes the part of each vertex; .npy by extension, .gz and .zst compress it.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]

@@ -82,7 +82,10 @@ impl Compression {
     pub(crate) fn from_content(head: &[u8]) -> Compression {
         match head {
             [0x1f, 0x8b, ..] => Compression::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstandard,
+            // A frame, or one to be skipped before it, such as pzstd writes.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
+                Compression::Zstandard
+            }
             _ => Compression::None,
         }
     }
@@ -105,11 +108,11 @@ pub fn extension(path: &Path) -> Option<String> {
 
 /// What separates the fields of a line in a text file of this name: a comma in `.csv`, a tab in `.tsv`,
 /// else a blank.
-pub(crate) fn separator(path: &Path) -> char {
+pub(crate) fn separator(path: &Path) -> u8 {
     match extension(path).as_deref() {
-        Some("csv") => ',',
-        Some("tsv") => '\t',
-        _ => ' ',
+        Some("csv") => b',',
+        Some("tsv") => b'\t',
+        _ => b' ',
     }
 }
 

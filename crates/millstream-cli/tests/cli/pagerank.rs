@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::common::{Answer, Folder, dataset, json, refused, run, succeed};
+use crate::common::{Answer, Folder, dataset, json, refused, remarks, run, succeed};
 
 #[test]
 fn json_has_the_keys_of_the_contract() {
@@ -214,5 +214,17 @@ fn questions_without_answers_are_refused() {
         let relabel = ["pagerank", &ids, "--relabel", "--weighted", "--algorithm", algorithm];
         let said = refused(&relabel, 2);
         assert!(said.contains(&format!("{ids}: arc 100 -> 700 weighs -1.5")), "{said}");
+    }
+}
+
+/// To be as near as this says nothing of ranks.
+#[test]
+fn ranks_that_could_as_well_be_zeros_are_not_verified() {
+    let karate = dataset("karate.mtx");
+    for loose in [["--tolerance", "0.1"], ["--max-iterations", "1"]] {
+        let answer = run(&[&["pagerank", &karate, "--verify", "--json"], &loose[..]].concat());
+        assert!(remarks(&answer.stderr).contains("not verified: "), "{answer:?}");
+        let report: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+        assert_eq!(report["verified"], json!(null));
     }
 }

@@ -202,7 +202,7 @@ impl<T: Item> FullEmptySegment<T> {
     ///
     /// # Errors
     /// Packets that do not exist, are the same or differ in length; a trigger of packets that the host
-    /// [does not see](PacketShape::unseen_by_host); without triggers, a packet that host code or a
+    /// [does not see](super::PacketShape::unseen_by_host); without triggers, a packet that host code or a
     /// twin is at ([`Error::InFlight`](crate::Error::InFlight)); words that the stream's device does
     /// not reach; what a copy may fail with. The event fails where waiting for a trigger would, and
     /// the groups end with what a copy that was waiting is refused for.

@@ -110,7 +110,7 @@ impl Arcs {
             (_, false) => self.build(options, |piece, arc| piece.weights[arc]),
             (_, true) => self.build(options, |piece, arc| f32::from_bits(piece.weights[arc])),
         };
-        graph.map_err(|error| Fault::Whole(error.to_string()))
+        graph.map_err(Fault::from)
     }
 
     fn build<W: ArcWeight>(

@@ -1,7 +1,7 @@
 //! Edge lists: `from to [weight]` a line, separated by blanks, tabs or commas,
-//! with `#` and `%` comments. Between commas there is a field; one may end the line. The
-//! number of vertices is the largest id plus one. A weight that is written as an integer
-//! has 32 bits at most: as a real it would lose digits, and all others with it.
+//! with `#` and `%` comments. Between commas there is a field, and between tabs in a `.tsv` file;
+//! one may end the line. The number of vertices is the largest id plus one. A weight that is written as
+//! an integer has 32 bits at most; where another is a real, all are, as near as f32 comes.
 
 use rayon::prelude::*;
 
@@ -11,8 +11,8 @@ use super::relabel::relabel;
 use super::text::{Scanner, WeightRule};
 
 /// The arcs of an edge list whose ids are the vertices.
-pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
-    let (pieces, weighting) = parse_lines::<u32>(content)?;
+pub(super) fn parse(content: &[u8], separator: u8) -> Result<Arcs, Fault> {
+    let (pieces, weighting) = parse_lines::<u32>(content, separator)?;
     let largest = |piece: &Piece<u32>| piece.ends.iter().map(|&(from, to)| from.max(to)).max();
     let largest = pieces.par_iter().filter_map(largest).max();
     let vertices = largest.map_or(0, |id| u64::from(id) + 1);
@@ -38,8 +38,8 @@ fn fault_at_id(content: &[u8], id: u32, reason: String) -> Fault {
 
 /// The arcs of an edge list between vertices that are numbered in the order of
 /// their ids, and these ids.
-pub(super) fn parse_relabelled(content: &[u8]) -> Result<(Arcs, Vec<u64>), Fault> {
-    let (pieces, weighting) = parse_lines::<u64>(content)?;
+pub(super) fn parse_relabelled(content: &[u8], separator: u8) -> Result<(Arcs, Vec<u64>), Fault> {
+    let (pieces, weighting) = parse_lines::<u64>(content, separator)?;
     let (pieces, ids) = relabel(pieces)?;
     let vertices = ids.len() as u32;
     Ok((Arcs { vertices, pieces, weighting, is_symmetric: false }, ids))
@@ -77,7 +77,7 @@ fn is_comment(byte: u8) -> bool {
     matches!(byte, b'#' | b'%')
 }
 
-fn parse_lines<I: Id>(content: &[u8]) -> Result<(Vec<Piece<I>>, Weighting), Fault> {
+fn parse_lines<I: Id>(content: &[u8], separator: u8) -> Result<(Vec<Piece<I>>, Weighting), Fault> {
     let scanner = Scanner::new(content);
     let mut first = scanner.clone();
     if !first.next_content(is_comment) {
@@ -86,16 +86,21 @@ fn parse_lines<I: Id>(content: &[u8]) -> Result<(Vec<Piece<I>>, Weighting), Faul
     // A fault in this line is found again when it is parsed.
     let _ends = (first.word(), first.word());
     let is_weighted = !first.is_line_end();
-    let pieces = scanner.parse_pieces(|_, piece| parse_piece(piece, is_weighted))?;
+    let pieces = scanner.parse_pieces(|_, piece| parse_piece(piece, separator, is_weighted))?;
     Ok((pieces, if is_weighted { Weighting::Integer } else { Weighting::None }))
 }
 
-fn parse_piece<I: Id>(mut scanner: Scanner<'_>, is_weighted: bool) -> Result<Piece<I>, Fault> {
+fn parse_piece<I: Id>(
+    mut scanner: Scanner<'_>,
+    separator: u8,
+    is_weighted: bool,
+) -> Result<Piece<I>, Fault> {
     let mut piece = Piece::default();
-    let has_commas = scanner.has_commas();
+    let is_separator = |byte: u8| byte == b',' || byte == separator && byte != b' ';
+    let has_separators = scanner.has(is_separator);
     while scanner.next_content(is_comment) {
-        if has_commas {
-            scanner.check_fields()?;
+        if has_separators {
+            scanner.check_fields(is_separator)?;
         }
         let ends = (end(&mut scanner)?, end(&mut scanner)?);
         piece.ends.push(ends);

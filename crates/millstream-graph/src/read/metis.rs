@@ -2,9 +2,10 @@
 //! vertex with its neighbours, counted from 1. Sizes and weights of vertices are
 //! skipped.
 
-use super::Fault;
 use super::arcs::{Arcs, Piece, Weighting};
 use super::text::{Scanner, WeightRule, show};
+use super::{Fault, ReadOptions};
+use crate::CsrGraph;
 
 /// The first line.
 struct Header {
@@ -19,9 +20,19 @@ fn is_comment(byte: u8) -> bool {
     byte == b'%'
 }
 
-/// The arcs of a graph. Both directions are in the file, but for their number that
-/// is not checked.
-pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
+/// The graph, which is undirected: both directions of an edge are in the file, with one weight.
+pub(super) fn parse(content: &[u8]) -> Result<CsrGraph, Fault> {
+    let graph = parse_arcs(content)?.into_graph(&ReadOptions::default())?;
+    match graph.is_symmetric_with_weights() {
+        true => Ok(graph),
+        false => Err(Fault::Whole(
+            "a METIS file lists an edge at both of its ends, with one weight; this one does not"
+                .into(),
+        )),
+    }
+}
+
+fn parse_arcs(content: &[u8]) -> Result<Arcs, Fault> {
     let mut scanner = Scanner::new(content);
     if !scanner.next_content(is_comment) {
         return Err(scanner.fault("the line with the sizes is missing"));

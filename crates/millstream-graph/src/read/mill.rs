@@ -38,7 +38,7 @@ pub(super) fn parse(content: &Content) -> Result<CsrGraph, Fault> {
     let graph = graph.with_lattice_width(header.lattice_width);
     match ids {
         None => Ok(graph),
-        Some(ids) => graph.with_original_ids(ids).map_err(|error| Fault::Whole(error.to_string())),
+        Some(ids) => graph.with_original_ids(ids).map_err(Fault::from),
     }
 }
 

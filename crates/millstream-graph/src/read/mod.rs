@@ -39,7 +39,8 @@ mod tests;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{CsrGraph, Format};
+use crate::format::separator;
+use crate::{CsrGraph, Format, GraphError};
 use source::Content;
 
 /// What to do with a graph while it is read.
@@ -100,6 +101,14 @@ pub enum ReadError {
         /// What is wrong.
         reason: String,
     },
+    /// A graph for which there is not enough memory.
+    #[error("{}: a table of {bytes} bytes does not fit in memory", path.display())]
+    OutOfMemory {
+        /// The file.
+        path: PathBuf,
+        /// Size of the table.
+        bytes: u64,
+    },
 }
 
 /// What is wrong with the content of a file.
@@ -109,6 +118,17 @@ pub(crate) enum Fault {
     At { offset: usize, reason: String },
     /// Nothing that has a place.
     Whole(String),
+    /// A table of so many bytes does not fit in memory.
+    OutOfMemory(u64),
+}
+
+impl From<GraphError> for Fault {
+    fn from(error: GraphError) -> Fault {
+        match error {
+            GraphError::OutOfMemory { bytes } => Fault::OutOfMemory(bytes),
+            error => Fault::Whole(error.to_string()),
+        }
+    }
 }
 
 impl Fault {
@@ -116,6 +136,7 @@ impl Fault {
     fn reason(self) -> String {
         match self {
             Fault::At { reason, .. } | Fault::Whole(reason) => reason,
+            Fault::OutOfMemory(bytes) => bytes.to_string(),
         }
     }
 
@@ -124,6 +145,7 @@ impl Fault {
         let path = path.to_path_buf();
         match self {
             Fault::Whole(reason) => ReadError::Content { path, reason },
+            Fault::OutOfMemory(bytes) => ReadError::OutOfMemory { path, bytes },
             Fault::At { offset, reason } if format.is_text() => {
                 let before = &content[..offset.min(content.len())];
                 let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count() as u64;
@@ -157,7 +179,7 @@ impl Fault {
 /// [`ReadError::Line`], [`ReadError::Offset`] or [`ReadError::Content`] if what it
 /// holds is not a graph: fields that are no numbers, ids out of range, counts that
 /// do not hold, weights that are missing or not finite, a broken checksum, more
-/// vertices than are credible or fit in memory.
+/// vertices than are credible; [`ReadError::OutOfMemory`] if it does not fit.
 pub fn read_graph(path: impl AsRef<Path>, options: &ReadOptions) -> Result<CsrGraph, ReadError> {
     read_graph_with_format(path, options).map(|(graph, _)| graph)
 }
@@ -174,7 +196,7 @@ pub fn read_graph_with_format(
     let io_error = |source| ReadError::Io { path: path.to_path_buf(), source };
     let content = source::read(path).map_err(io_error)?;
     let format = detect::detect_content(&content, path)?;
-    let graph = match read_content(&content, format, options) {
+    let graph = match read_content(&content, (format, separator(path)), options) {
         Ok(graph) => graph,
         Err(fault) => return Err(fault.into_error(path, &content, format)),
     };
@@ -194,23 +216,19 @@ pub fn detect(path: &Path) -> Result<Format, ReadError> {
 
 fn read_content(
     content: &Content,
-    format: Format,
+    (format, separator): (Format, u8),
     options: &ReadOptions,
 ) -> Result<CsrGraph, Fault> {
-    let stored = |graph| {
-        let changed = arcs::change_graph(graph, options);
-        changed.map_err(|error| Fault::Whole(error.to_string()))
-    };
+    let stored = |graph| arcs::change_graph(graph, options).map_err(Fault::from);
     match format {
         Format::MatrixMarket => matrix_market::parse(content)?.into_graph(options),
         Format::Dimacs => dimacs::parse(content)?.into_graph(options),
-        Format::Metis => metis::parse(content)?.into_graph(options),
+        Format::Metis => stored(metis::parse(content)?),
         Format::EdgeList if options.relabel => {
-            let (arcs, ids) = edge_list::parse_relabelled(content)?;
-            let graph = arcs.into_graph(options)?;
-            graph.with_original_ids(ids).map_err(|error| Fault::Whole(error.to_string()))
+            let (arcs, ids) = edge_list::parse_relabelled(content, separator)?;
+            Ok(arcs.into_graph(options)?.with_original_ids(ids)?)
         }
-        Format::EdgeList => edge_list::parse(content)?.into_graph(options),
+        Format::EdgeList => edge_list::parse(content, separator)?.into_graph(options),
         Format::Galois => stored(galois::parse(content)?),
         Format::Millstream => stored(mill::parse(content)?),
     }

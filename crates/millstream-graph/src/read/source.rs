@@ -1,12 +1,12 @@
 //! The bytes of a file, decompressed.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs::{File, FileType};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use memmap2::Mmap;
 
 use crate::format::Compression;
@@ -63,10 +63,26 @@ pub(crate) fn read_head(path: &Path) -> io::Result<Content> {
 
 fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
+    if is_device(kind) && !file.is_terminal() {
+        // It may go on for ever.
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a device, not a file"));
+    }
     Ok(file)
+}
+
+#[cfg(unix)]
+fn is_device(kind: FileType) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    kind.is_char_device()
+}
+
+#[cfg(not(unix))]
+fn is_device(_: FileType) -> bool {
+    false
 }
 
 fn decompress(content: Content) -> io::Result<Content> {
@@ -92,13 +108,44 @@ fn decoder<'a>(
 ) -> io::Result<Box<dyn Read + 'a>> {
     Ok(match compression {
         Compression::None => Box::new(input),
-        Compression::Gzip => Box::new(MultiGzDecoder::new(input)),
+        Compression::Gzip => Box::new(GzipMembers(Some(GzDecoder::new(input)))),
         Compression::Zstandard => {
             let mut decoder = zstd::Decoder::with_buffer(input)?;
             decoder.window_log_max(LARGEST_WINDOW)?;
             Box::new(decoder)
         }
     })
+}
+
+/// The members of a gzip file, one after the other; zeros may follow the last one, as they do on tapes.
+struct GzipMembers<R>(Option<GzDecoder<R>>);
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let bytes = member.read(into)?;
+            if bytes > 0 || into.is_empty() {
+                return Ok(bytes);
+            }
+            let rest = self.0.take().map(GzDecoder::into_inner);
+            self.0 = rest.map(next_member).transpose()?.flatten();
+        }
+        Ok(0)
+    }
+}
+
+/// `None` at the end, or where only zeros follow.
+fn next_member<R: BufRead>(mut rest: R) -> io::Result<Option<GzDecoder<R>>> {
+    loop {
+        let bytes = rest.fill_buf()?;
+        let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
+        match bytes.len() {
+            0 => return Ok(None),
+            // What begins so is refused by the decoder, unless it is a member.
+            all if zeros < all => return Ok(Some(GzDecoder::new(rest))),
+            all => rest.consume(all),
+        }
+    }
 }
 
 fn broken(compression: Compression, bytes: usize, error: io::Error) -> io::Error {
@@ -145,6 +192,33 @@ mod tests {
         }
     }
 
+    /// Several members, frames to skip, and what is left of a tape's block.
+    #[test]
+    fn all_parts_of_compressed_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = ["0 1\n", "1 2\n"].map(|text| gzip(text.as_bytes()));
+        let [first, second] =
+            ["0 1\n", "1 2\n"].map(|text| zstd::encode_all(text.as_bytes(), 3).unwrap());
+        let skipped = [&[0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"any"].concat();
+        let zeros = vec![0; 70_000];
+        for parts in [
+            vec![&one, &other],
+            vec![&one, &other, &zeros],
+            vec![&first, &second],
+            vec![&skipped, &first, &skipped, &second, &skipped],
+        ] {
+            let path = folder.path().join("a.el");
+            std::fs::write(&path, parts.into_iter().flatten().copied().collect::<Vec<u8>>())
+                .unwrap();
+            assert_eq!(read_graph(&path, &ReadOptions::default()).unwrap().arcs(), 2);
+            detect(&path).unwrap();
+        }
+        let path = folder.path().join("b.el.gz");
+        std::fs::write(&path, [&one[..], &zeros, &other].concat()).unwrap();
+        let said = read_graph(&path, &ReadOptions::default()).unwrap_err().to_string();
+        assert!(said.contains("broken gzip compression, after 4 decompressed bytes"), "{said}");
+    }
+
     #[test]
     fn files_that_cannot_be_read_are_named() {
         let folder = tempfile::tempdir().unwrap();
@@ -158,6 +232,8 @@ mod tests {
         };
         assert!(fail(folder.path()).starts_with(": is a directory"));
         assert!(fail(&folder.path().join("none.el")).starts_with(": No such file"));
+        #[cfg(unix)]
+        assert_eq!(fail("/dev/zero".as_ref()), ": it is a device, not a file");
         let path = folder.path().join("a.el.gz");
         let packed = gzip("0 1\n".repeat(1000).as_bytes());
         for end in [packed.len() - 9, packed.len() - 1, 12, 3] {

@@ -170,6 +170,8 @@ fn bad_text_is_named_with_its_line() {
         ("a.csv", ",0,5\n".into(), "a.csv:1: a field is empty"),
         ("a.csv", "0,1,5\n# ,,\n\n0,1,2\n0\t, ,5\n1,,5".into(), "a.csv:5: a field is empty"),
         ("a.csv", "0 1 5\n0 1,5,,\n".into(), "a.csv:2: a field is empty"),
+        ("a.tsv", "0\t1\t5\n0\t\t5\n".into(), "a.tsv:2: a field is empty"),
+        ("a.tsv", "\t0\t1\n".into(), "a.tsv:1: a field is empty"),
         ("a.el", "-1 1\n".into(), "a.el:1: \"-1\" is not a vertex id"),
         ("a.el", "1.5 1\n".into(), "a.el:1: \"1.5\" is not a vertex id"),
         (
@@ -296,6 +298,16 @@ fn bad_text_is_named_with_its_line() {
             "a.graph:3: a size or weight of the vertex is missing",
         ),
         ("a.graph", "2 1 1\n2 0.5\n1 1\n".into(), "a.graph:2: \"0.5\" is not an integer weight"),
+        (
+            "a.graph",
+            "3 1\n2 3\n\n\n".into(),
+            "a.graph: a METIS file lists an edge at both of its ends",
+        ),
+        (
+            "a.graph",
+            "2 1 1\n2 3\n1 4\n".into(),
+            "a.graph: a METIS file lists an edge at both of its",
+        ),
     ] {
         let content: String = content;
         let error = plain(name, &content).expect_err(&content);

@@ -106,23 +106,23 @@ impl<'a> Scanner<'a> {
         self.at += rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |end| end + 1);
     }
 
-    /// Whether there is a comma in the rest of the text.
-    pub(crate) fn has_commas(&self) -> bool {
-        self.text[self.at..].contains(&b',')
+    /// Whether there is such a byte in the rest of the text.
+    pub(crate) fn has(&self, wanted: impl Fn(u8) -> bool) -> bool {
+        self.text[self.at..].iter().any(|&byte| wanted(byte))
     }
 
-    /// That this line has no comma without a field before it.
-    pub(crate) fn check_fields(&self) -> Result<(), Fault> {
+    /// That this line has no separator without a field before it.
+    pub(crate) fn check_fields(&self, is_separator: impl Fn(u8) -> bool) -> Result<(), Fault> {
         let begin = self.text[..self.at].iter().rposition(|&byte| byte == b'\n');
         let mut is_field = false;
         for (at, &byte) in self.text.iter().enumerate().skip(begin.map_or(0, |end| end + 1)) {
             match byte {
                 b'\n' => break,
-                b',' if !is_field => {
+                _ if is_separator(byte) && !is_field => {
                     let offset = self.start + at;
                     return Err(Fault::At { offset, reason: "a field is empty".to_string() });
                 }
-                _ => is_field = byte != b',' && (is_field || !is_blank(byte)),
+                _ => is_field = !is_separator(byte) && (is_field || !is_blank(byte)),
             }
         }
         Ok(())

@@ -77,7 +77,7 @@ pub(super) fn edge_list(
     graph: &CsrGraph,
     path: &Path,
 ) -> Result<(), Stop> {
-    let separator = separator(path) as u8;
+    let separator = separator(path);
     match graph.original_ids() {
         Some(ids) => check_all_named(graph, ids)?,
         None => check_last_vertex(graph)?,
