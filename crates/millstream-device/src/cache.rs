@@ -1,9 +1,10 @@
 //! The folder on disk for what can be made again: kernels' code, transfer
 //! tables.
 
-use std::fs::{DirEntry, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "cuda")]
 use std::time::SystemTime;
 
 use crate::environment::variable;
@@ -49,6 +50,7 @@ pub(crate) fn lock(file: &Path) -> std::io::Result<File> {
 }
 
 /// Marks a file as used now: [`shrink`] keeps what was used last.
+#[cfg(feature = "cuda")]
 pub(crate) fn touch(file: &Path) {
     // A file that cannot be marked goes sooner, which costs time only.
     let _ = File::open(file).and_then(|file| file.set_modified(SystemTime::now()));
@@ -59,9 +61,10 @@ pub(crate) fn touch(file: &Path) {
 ///
 /// # Errors
 /// A folder that cannot be read. What cannot be removed stays.
+#[cfg(feature = "cuda")]
 pub(crate) fn shrink(folder: &Path, extension: &str, most: u64) -> std::io::Result<()> {
     // Others may remove files meanwhile.
-    let used = |entry: DirEntry| -> Option<(SystemTime, u64, PathBuf)> {
+    let used = |entry: std::fs::DirEntry| -> Option<(SystemTime, u64, PathBuf)> {
         let (file, about) = (entry.path(), entry.metadata().ok()?);
         let is_one = about.is_file() && file.extension().is_some_and(|its| its == extension);
         is_one.then_some((about.modified().ok()?, about.len(), file))
@@ -78,7 +81,7 @@ pub(crate) fn shrink(folder: &Path, extension: &str, most: u64) -> std::io::Resu
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cuda"))]
 mod tests {
     use std::time::Duration;
 

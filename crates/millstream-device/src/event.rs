@@ -131,6 +131,7 @@ struct EventCore {
     changed: Condvar,
     /// Whether it may be over only after what the host submits later: no stream waits for it in the
     /// driver.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only GPUs have a driver"))]
     needs_host: bool,
     /// The driver's event, for streams of GPUs.
     #[cfg(feature = "cuda")]
