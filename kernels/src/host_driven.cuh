@@ -68,6 +68,7 @@ __device__ void pack_outbox(const Common<Program>& common, u32 outbox,
     if (threadIdx.x == 0) {
         common.scratch[places] = 0;
         if (consumes.finish(queue, word, wanted <= packets.len)) {
+            // Release, of what is put back.
             fence_acq_rel_gpu();
             worklist.raise_news(1 + outbox);
         }

@@ -135,9 +135,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     } else if how.verify {
         remark(match result.converged {
             false => "not verified: after so little work ranks may be anywhere",
-            true => {
-                "not verified: to this tolerance, damping and precision any ranks would be right"
-            }
+            true => "not verified: to this tolerance, damping and precision zeros would pass, too",
         });
     }
     let write = |path: &PathBuf| {

@@ -9,6 +9,7 @@ use crate::first_cause::FirstCause;
 use crate::host::{Operation, StreamQueue, Work};
 use crate::kernel::Step;
 use crate::ledger::{Ledger, StreamIndex};
+use crate::needs_host::NeedsHost;
 use crate::stream_kind::StreamKind;
 use crate::task::{Submitting, Task};
 use crate::trace::Tracing;
@@ -166,6 +167,15 @@ impl Backend {
             #[cfg(feature = "cuda")]
             Backend::Cuda(stream) => Submitted::Cuda(stream.end(event)),
         }
+    }
+
+    /// Host devices wait for nothing in a lane.
+    pub(crate) fn need_host(&self) -> NeedsHost {
+        NeedsHost::new(match self {
+            Backend::Host(_) => None,
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(stream) => Some(stream.needs_host()),
+        })
     }
 
     /// Makes what comes next come after an event.

@@ -56,17 +56,21 @@ pub(crate) fn touch(file: &Path) {
     let _ = File::open(file).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
-/// Removes files of `folder` that end in `extension`, those first that nobody has used for the longest
+/// Removes files of `folder` that `is_one` has named, those first that nobody has used for the longest
 /// time, until they have `most` bytes together.
 ///
 /// # Errors
 /// A folder that cannot be read. What cannot be removed stays.
 #[cfg(feature = "cuda")]
-pub(crate) fn shrink(folder: &Path, extension: &str, most: u64) -> std::io::Result<()> {
+pub(crate) fn shrink(
+    folder: &Path,
+    is_one: impl Fn(&Path) -> bool,
+    most: u64,
+) -> std::io::Result<()> {
     // Others may remove files meanwhile.
     let used = |entry: std::fs::DirEntry| -> Option<(SystemTime, u64, PathBuf)> {
         let (file, about) = (entry.path(), entry.metadata().ok()?);
-        let is_one = about.is_file() && file.extension().is_some_and(|its| its == extension);
+        let is_one = about.is_file() && is_one(&file);
         is_one.then_some((about.modified().ok()?, about.len(), file))
     };
     let mut files: Vec<_> = std::fs::read_dir(folder)?.flatten().filter_map(used).collect();
@@ -97,14 +101,15 @@ mod tests {
             let time = SystemTime::now() - Duration::from_secs(100 + age as u64);
             File::open(file(name)).unwrap().set_modified(time).unwrap();
         }
+        let is_code = |file: &Path| file.extension().is_some_and(|its| its == "code");
         let left = || names.map(|name| file(name).exists());
-        shrink(folder.path(), "code", 300).unwrap();
+        shrink(folder.path(), is_code, 300).unwrap();
         assert_eq!(left(), [true; 4]);
         touch(&file("c.code"));
-        shrink(folder.path(), "code", 299).unwrap();
+        shrink(folder.path(), is_code, 299).unwrap();
         assert_eq!(left(), [true, false, true, true]);
-        shrink(folder.path(), "code", 0).unwrap();
+        shrink(folder.path(), is_code, 0).unwrap();
         assert_eq!(left(), [false, false, false, true]);
-        assert!(shrink(&file("none"), "code", 0).is_err());
+        assert!(shrink(&file("none"), is_code, 0).is_err());
     }
 }

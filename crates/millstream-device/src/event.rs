@@ -69,7 +69,7 @@ pub struct Promise {
 
 impl Promise {
     pub(crate) fn new(what: Arc<str>, ledger: Arc<Ledger>, runner: Arc<Runner>) -> Promise {
-        let event = Event::new((0, what), Clock::default(), ledger, runner, true);
+        let event = Event::new(0, what, Clock::default(), ledger, runner);
         let core: Weak<EventCore> = Arc::downgrade(&event.core);
         event.core.runner.report_waits_of(core);
         Promise { event, is_kept: false }
@@ -129,10 +129,6 @@ struct EventCore {
     runner: Arc<Runner>,
     state: Mutex<State>,
     changed: Condvar,
-    /// Whether it may be over only after what the host submits later: no stream waits for it in the
-    /// driver.
-    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only GPUs have a driver"))]
-    needs_host: bool,
     /// The driver's event, for streams of GPUs.
     #[cfg(feature = "cuda")]
     native: std::sync::OnceLock<Arc<crate::cuda::NativeEvent>>,
@@ -144,7 +140,7 @@ struct State {
     wakers: Vec<(u64, Waker)>,
     numbers: u64,
     callbacks: Vec<Callback>,
-    /// Of those who wait for the driver's event only.
+    /// Of those who wait until the driver can wait for it.
     on_recorded: Vec<Box<dyn FnOnce() + Send>>,
 }
 
@@ -171,11 +167,11 @@ impl fmt::Debug for Event {
 
 impl Event {
     pub(crate) fn new(
-        name: (u64, Arc<str>),
+        number: u64,
+        place: Arc<str>,
         clock: Clock,
         ledger: Arc<Ledger>,
         runner: Arc<Runner>,
-        needs_host: bool,
     ) -> Event {
         let state = State {
             status: EventStatus::Pending,
@@ -184,6 +180,7 @@ impl Event {
             callbacks: Vec::new(),
             on_recorded: Vec::new(),
         };
+        let name = (number, place);
         let (state, changed) = (Mutex::new(state), Condvar::new());
         Event {
             core: Arc::new(EventCore {
@@ -193,7 +190,6 @@ impl Event {
                 runner,
                 state,
                 changed,
-                needs_host,
                 #[cfg(feature = "cuda")]
                 native: std::sync::OnceLock::new(),
             }),
@@ -206,7 +202,7 @@ impl Event {
         let _ = self.core.native.set(native);
     }
 
-    /// Tells those who wait until the driver can wait for it.
+    /// It is recorded: tells those who wait until the driver can wait for it, if it can.
     #[cfg(feature = "cuda")]
     pub(crate) fn recorded(&self) {
         if self.is_for_driver() {
@@ -219,10 +215,10 @@ impl Event {
         callbacks.into_iter().for_each(|callback| callback());
     }
 
-    /// Whether a stream can wait for it in the driver, for as long as it likes.
+    /// Whether streams may wait for it in the driver: it is recorded, and ends without the host.
     #[cfg(feature = "cuda")]
-    pub(crate) fn is_for_driver(&self) -> bool {
-        !self.core.needs_host && self.core.native.get().is_some()
+    fn is_for_driver(&self) -> bool {
+        self.native().is_some_and(|native| !native.needs_host())
     }
 
     /// Calls `callback` when the driver can wait for the event, or it is complete;

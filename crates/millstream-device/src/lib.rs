@@ -59,6 +59,7 @@ mod library_call;
 mod location;
 mod memory;
 mod memory_budget;
+mod needs_host;
 mod parameter;
 mod part;
 mod patience;
@@ -111,6 +112,8 @@ pub use location::{Location, NvLinks};
 pub use memory::DeviceBuffer;
 pub use memory_budget::MemoryUse;
 pub use millstream_kernels::spills;
+#[doc(hidden)]
+pub use needs_host::NeedsHost;
 pub use parameter::{Accesses, Argument, Bound, Parameter, Read, Shared, SharedSet, Value, Write};
 pub use part::{Part, PartMut};
 pub use patience::patience_ns;

@@ -6,7 +6,6 @@ mod telling;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytemuck::Pod;
 use parking_lot::{Mutex, MutexGuard};
@@ -19,6 +18,7 @@ use crate::event::{Awaitable, Completion, Event};
 use crate::host_data::HostData;
 use crate::ledger::{AccessKind, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer};
+use crate::needs_host::NeedsHost;
 use crate::parameter::Accesses;
 use crate::part::{Part, PartMut, same_length};
 use crate::shared::{AtomicPod, SharedBuffer};
@@ -47,8 +47,6 @@ struct StreamCore {
     /// Submissions happen one at a time: entered in the ledger and queued in
     /// the same order.
     submission: Mutex<()>,
-    /// Whether what runs here may end only after what the host submits later.
-    needs_host: AtomicBool,
 }
 
 impl Drop for StreamCore {
@@ -72,18 +70,19 @@ impl Stream {
         let place: Arc<str> = format!("{device} {kind} stream {index}").into();
         let backend = Backend::new(&device, (kind, turn), &place, index)
             .inspect_err(|_| device.core.ledger.close_stream(index))?;
-        let (submission, needs_host) = (Mutex::new(()), AtomicBool::new(false));
-        let core = StreamCore { device, kind, index, place, backend, submission, needs_host };
-        Ok(Stream { core: Arc::new(core) })
+        let submission = Mutex::new(());
+        Ok(Stream {
+            core: Arc::new(StreamCore { device, kind, index, place, backend, submission }),
+        })
     }
 
     /// What is submitted from now on may end only after what the host submits later, such as a kernel
-    /// that waits for packets. Other streams that wait for it hold up no others of their lane, and
-    /// go on when the host has heard of the end.
+    /// that waits for packets, until that is dropped: when it has ended. Meanwhile other streams that
+    /// wait for something behind it hold up no others of their lane, and go on when the host has heard
+    /// of it.
     #[doc(hidden)]
-    pub fn need_host(&self) {
-        // Relaxed: whoever submits here records the event afterwards.
-        self.core.needs_host.store(true, Ordering::Relaxed);
+    pub fn need_host(&self) -> NeedsHost {
+        self.core.backend.need_host()
     }
 
     /// The device whose operations these are.
@@ -188,9 +187,7 @@ impl Stream {
         let device = &self.core.device.core;
         let (clock, number) = device.ledger.record(self.core.index);
         let (ledger, runner) = (Arc::clone(&device.ledger), Arc::clone(&device.runner));
-        let (name, needs_host) = ((number, Arc::clone(&self.core.place)), &self.core.needs_host);
-        // Relaxed: see `need_host`.
-        Event::new(name, clock, ledger, runner, needs_host.load(Ordering::Relaxed))
+        Event::new(number, Arc::clone(&self.core.place), clock, ledger, runner)
     }
 
     /// Makes what is submitted next come after an event, on whatever stream

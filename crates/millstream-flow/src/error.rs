@@ -22,8 +22,8 @@ pub enum Error {
     /// A task of the graph returned an error of its own: see [`Error::task`].
     #[error(transparent)]
     Task(Arc<dyn std::error::Error + Send + Sync>),
-    /// A task of the graph panicked, or a routing policy.
-    #[error("a task or a routing policy panicked: {message}")]
+    /// A task of the graph panicked, a routing policy, or what launches a gang's kernels.
+    #[error("the program's code panicked: {message}")]
     TaskPanicked {
         /// What the panic said.
         message: String,

@@ -37,6 +37,7 @@ pub(crate) struct RouterShared<T: Item> {
     reachable: OnceLock<Vec<Reachable<T>>>,
 }
 
+#[derive(Clone)]
 struct Members<T: Item> {
     senders: Vec<Device>,
     /// Those of the senders that were shut down before the graph ran.
@@ -136,21 +137,19 @@ impl<T: Item> RouterShared<T> {
 }
 
 impl<T: Item> Members<T> {
-    /// What a policy lets each sender reach, and of how many members.
-    fn reachable(&self) -> impl FnOnce(&RoutingPolicy) -> Result<Vec<Reachable<T>>> + use<T> {
-        let (senders, mut ports) = (self.senders.clone(), self.ports.clone());
+    /// What a policy lets each sender reach. Nobody holds the lock: the policy is the program's.
+    fn reachable(&self, policy: &RoutingPolicy) -> Result<Vec<Reachable<T>>> {
+        let mut ports = self.ports.clone();
         ports.sort_by_key(|port| port.device.index().unwrap_or(usize::MAX));
         let receivers: Vec<Device> = ports.iter().map(|port| port.device.clone()).collect();
-        move |policy| {
-            let reach = |source: &Device| {
-                let devices = policy.reachable(source, &receivers);
-                let is_reachable = |port: &&Arc<Port<T>>| devices.contains(&port.device);
-                let ports: Vec<_> = ports.iter().filter(is_reachable).cloned().collect();
-                let devices = ports.iter().map(|port| port.device.clone()).collect();
-                Reachable { source: source.clone(), devices, ports }
-            };
-            contained(|| senders.iter().map(reach).collect())
-        }
+        let reach = |source: &Device| {
+            let devices = contained(|| policy.reachable(source, &receivers))?;
+            let is_reachable = |port: &&Arc<Port<T>>| devices.contains(&port.device);
+            let ports: Vec<_> = ports.iter().filter(is_reachable).cloned().collect();
+            let devices = ports.iter().map(|port| port.device.clone()).collect();
+            Ok(Reachable { source: source.clone(), devices, ports })
+        };
+        self.senders.iter().map(reach).collect()
     }
 
     fn count(&self) -> usize {
@@ -176,7 +175,7 @@ impl<T: Item> Reachable<T> {
 /// What a graph does with its routers, whatever they carry.
 pub(crate) trait AnyRouter: Send + Sync {
     /// Makes what may have to wait for kernels if it is made later. The caller holds no lock, here and
-    /// below: the policy is the program's.
+    /// below.
     fn prepare(&self) -> Result<()>;
     /// Fixes who can reach whom.
     fn seal(&self) -> Result<()>;
@@ -186,8 +185,8 @@ pub(crate) trait AnyRouter: Send + Sync {
 
 impl<T: Item> AnyRouter for RouterShared<T> {
     fn prepare(&self) -> Result<()> {
-        let reachable = self.members.lock().reachable();
-        for Reachable { source, ports, .. } in reachable(&self.policy)? {
+        let members = self.members.lock().clone();
+        for Reachable { source, ports, .. } in members.reachable(&self.policy)? {
             ports.iter().for_each(|port| port.prepare_for(&source));
         }
         Ok(())
@@ -195,14 +194,11 @@ impl<T: Item> AnyRouter for RouterShared<T> {
 
     fn seal(&self) -> Result<()> {
         loop {
-            let (reachable, count) = {
-                let members = self.members.lock();
-                (members.reachable(), members.count())
-            };
-            let reachable = reachable(&self.policy)?;
+            let known = self.members.lock().clone();
+            let reachable = known.reachable(&self.policy)?;
             let members = self.members.lock();
             // An end that was being made when the graph was sealed may have come meanwhile.
-            if members.count() != count {
+            if members.count() != known.count() {
                 continue;
             }
             for port in &members.ports {

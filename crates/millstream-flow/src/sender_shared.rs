@@ -195,7 +195,8 @@ impl<T: Item> SenderShared<T> {
         }
         let info = MessageInfo { items, sequence, metadata };
         let offers = self.router.route(&info, &self.source);
-        // Before the message is let go, which is suspect if it lies in a packet.
+        // The first cause, before the message is let go: a packet that it lies in would say that it was
+        // dropped in flight.
         let offers = offers.inspect_err(|error| self.failure.fail(error.clone()))?;
         // A packet has one destination, whatever the policy says of others.
         let copies = match packet {

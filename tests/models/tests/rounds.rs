@@ -214,6 +214,12 @@ fn no_item_stays_unnoticed() {
 }
 
 #[test]
+#[ignore = "takes a minute"]
+fn no_item_stays_unnoticed_beside_a_round_ahead() {
+    holds_within_two(an_item_beside_a_round_ahead);
+}
+
+#[test]
 fn news_before_the_item_is_caught() {
     fails_with(Fault::NewsBeforeItem as usize, an_item_from_elsewhere);
 }

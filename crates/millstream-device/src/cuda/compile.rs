@@ -129,12 +129,20 @@ fn cache_file(key: &str) -> Option<(PathBuf, PathBuf)> {
     Some((folder, file))
 }
 
+/// Whether [`cache_file`] may have named a file: the folder may hold others.
+fn is_cached(file: &Path) -> bool {
+    let digits = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    file.extension().is_some_and(|its| its == EXTENSION)
+        && digits.len() == 16
+        && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 /// Puts what the compiler made of a source into the cache.
 fn keep(compiler: &Nvrtc, key: &str, code: &[u8]) {
     let Some((folder, file)) = cache_file(key) else { return };
     // A cache that cannot be written costs time only.
     let _ = write_cached(&file, compiler.version, key, code)
-        .and_then(|()| cache::shrink(&folder, EXTENSION, MOST_CACHED));
+        .and_then(|()| cache::shrink(&folder, is_cached, MOST_CACHED));
 }
 
 /// What a version of the compiler that is usable made of a source.

@@ -1,7 +1,7 @@
 //! One GPU's context: what every call on it needs.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{
@@ -397,6 +397,8 @@ pub(crate) struct NativeEvent {
     pub(super) lane: usize,
     /// The point of that stream which it belongs to.
     pub(super) point: u64,
+    /// Of the lane.
+    needs_host: Arc<AtomicUsize>,
 }
 
 impl NativeEvent {
@@ -407,12 +409,18 @@ impl NativeEvent {
     pub(super) unsafe fn record(
         context: &Arc<GpuContext>,
         stream: sys::CUstream,
-        (lane, point): (usize, u64),
+        (lane, point, needs_host): (usize, u64, Arc<AtomicUsize>),
     ) -> Result<NativeEvent> {
         let handle = context.event()?;
-        let event = NativeEvent { handle, context: Arc::clone(context), lane, point };
+        let event = NativeEvent { handle, context: Arc::clone(context), lane, point, needs_host };
         // SAFETY: the caller's promise; the event is the context's.
         unsafe { handle.record(context, stream) }.map(|()| event)
+    }
+
+    /// Whether something of its lane needs the host to end, before it or behind.
+    pub(crate) fn needs_host(&self) -> bool {
+        // Relaxed: what it lies behind was counted before it was recorded.
+        self.needs_host.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn handle(&self) -> CUevent {

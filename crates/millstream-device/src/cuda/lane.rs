@@ -57,6 +57,7 @@ pub(crate) struct Lane {
     waiting: Waiting<Pending>,
     /// The last point that is finished: written by the reactor.
     finished: AtomicU64,
+    needs_host: Arc<AtomicUsize>,
     reactor: ReactorHandle,
 }
 
@@ -110,12 +111,23 @@ impl Lane {
             streams_waiting: AtomicUsize::new(0),
             waiting: Waiting::new(),
             finished: AtomicU64::new(0),
+            needs_host: Arc::default(),
             reactor,
         }))
     }
 
     pub(super) fn context(&self) -> &Arc<GpuContext> {
         &self.context
+    }
+
+    /// How many of its operations need the host to end.
+    pub(super) fn needs_host(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.needs_host)
+    }
+
+    /// What identifies it.
+    pub(super) fn number(&self) -> usize {
+        self.number
     }
 
     /// Whether its kernels wait for each other.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::context::NativeEvent;
 use super::in_order::InOrder;
 use super::lane::Lane;
 use super::pending::Held;
@@ -63,11 +64,13 @@ impl Operation {
         }
     }
 
-    /// What it must come after and the driver cannot wait for: an event that is not over, and is not
-    /// recorded on a GPU or needs the host.
-    pub(super) fn obstacle(&self) -> Option<Event> {
+    /// What it must come after and a lane's stream of the driver must not wait for: an event that is
+    /// pending, and either not recorded on a GPU or on another lane that needs the host.
+    pub(super) fn obstacle(&self, lane: usize) -> Option<Event> {
         let Work::Wait(event) = &self.work else { return None };
-        let is_held_up = !event.is_for_driver() && event.status() == EventStatus::Pending;
+        let may_wait = |native: &NativeEvent| native.lane == lane || !native.needs_host();
+        let is_held_up = !event.native().is_some_and(|native| may_wait(native))
+            && event.status() == EventStatus::Pending;
         is_held_up.then(|| event.clone())
     }
 

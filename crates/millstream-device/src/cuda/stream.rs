@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use super::lane::Lane;
 use super::operation::{Operation, Performed, Submitted, TracedTask, Work};
@@ -123,6 +124,11 @@ impl CudaStream {
     /// about a microsecond.
     pub(crate) fn end(&self, event: Event) -> Submitted {
         self.pass(Work::End(event), Lane::enter_after_all)
+    }
+
+    /// How many operations of its lane need the host to end.
+    pub(crate) fn needs_host(&self) -> Arc<AtomicUsize> {
+        self.queue.lane().needs_host()
     }
 
     /// Makes what comes next come after an event.

@@ -10,8 +10,8 @@ use super::operation::{Operation, Submitted};
 use super::settle::{Resuming, watch_stream};
 use crate::event::Event;
 
-/// The way of a stream's operations to the lane that it shares. What must come after an event that
-/// is not recorded on a GPU and not over waits here, and what is behind it.
+/// The way of a stream's operations to the lane that it shares. What must come after an event for
+/// which the lane must not wait ([`Operation::obstacle`]) waits here, and what is behind it.
 pub(crate) struct StreamQueue {
     lane: Arc<Lane>,
     operations: Arc<InOrder<(), Operation>>,
@@ -102,7 +102,7 @@ impl StreamQueue {
         operation: Operation,
         pass: impl FnOnce(&Arc<Lane>, Operation),
     ) -> Step<Operation, Event> {
-        match operation.obstacle() {
+        match operation.obstacle(self.lane.number()) {
             Some(event) => Step::HeldUp(operation, event),
             None => {
                 pass(&self.lane, operation);

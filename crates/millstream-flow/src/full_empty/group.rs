@@ -173,9 +173,11 @@ impl FullEmpty {
         let permit = self.permit().await;
         self.check()?;
         self.listen(stream);
-        stream.need_host();
+        let needs_host = stream.need_host();
         kernel.launch(stream, blocks, arguments).inspect_err(|_| permit.ends_with(stream))?;
-        Ok(EarlyKernel::new(self, permit.record(stream)?))
+        let ended = permit.record(stream)?;
+        ended.on_complete(move |_| drop(needs_host));
+        Ok(EarlyKernel::new(self, ended))
     }
 
     /// The permit for kernels that wait, one for all of the group.

@@ -59,7 +59,7 @@ pub(super) struct SegmentCore<T: Item> {
 /// Packets that are waited for.
 struct Reached<T: Item> {
     promise: Promise,
-    /// But of one that is awaited.
+    /// But of one that is awaited: that borrows the segment, so that no epoch begins meanwhile.
     wait: Option<Wait<T>>,
     /// How who waits will use them, if nobody else has to be over by then that claims them.
     then: Option<Use>,
@@ -277,7 +277,7 @@ impl<T: Item> FullEmptySegment<T> {
     }
 
     async fn reached(&self, packets: Range<usize>, condition: Condition) -> Result<()> {
-        let waiter = Waiter::new(Wait::new(&self.core, self.epoch));
+        let waiter = Waiter::new(self.core.group.context().device_set());
         let then = self.core.host_use(condition);
         let event = self.reached_event(packets, condition, then, (None, waiter.has_left()))?;
         event.completed().await.or_else(|error| self.cause(error))
@@ -334,6 +334,7 @@ impl<T: Item> FullEmptySegment<T> {
     /// As [`FullEmptySegment::wait_full`].
     pub fn blocking_wait_full(&self, packets: Range<usize>) -> Result<()> {
         self.core.check(&packets)?;
+        self.core.check_seen()?;
         let set = self.core.group.context().device_set();
         let (deadline, start) = (self.core.group.deadline(), Instant::now());
         let then = self.core.host_use(Condition::Full);

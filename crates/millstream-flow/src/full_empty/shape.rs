@@ -24,8 +24,8 @@ pub struct PacketShape {
 }
 
 impl PacketShape {
-    /// `len` items in packets of `packet_items` (at least one), of which the last may be shorter. No items
-    /// are one packet, which is empty.
+    /// `len` items in packets of `packet_items` (at least one), of which the last may be shorter. Without
+    /// items there is one packet, of none.
     pub fn new(len: usize, packet_items: usize) -> PacketShape {
         let packet_items = packet_items.max(1);
         PacketShape {

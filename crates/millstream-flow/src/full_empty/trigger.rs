@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use millstream_device::Bell;
+use millstream_device::{Bell, DeviceSet};
 
 use super::segment::SegmentCore;
 use super::watcher::Attention;
@@ -72,18 +72,16 @@ impl<T: Item> Drop for Wait<T> {
     }
 }
 
-/// Somebody awaits packets in an epoch, until this is dropped: then nobody looks for them any more,
-/// they may be late, and the epoch may end, though a look may still be under way.
-pub(super) struct Waiter<T: Item> {
+/// Somebody awaits packets, until this is dropped: then nobody looks for them any more, they may be
+/// late, and the epoch may end, though a look may still be under way.
+pub(super) struct Waiter {
     has_left: Arc<AtomicBool>,
     bell: Arc<Bell>,
-    _wait: Wait<T>,
 }
 
-impl<T: Item> Waiter<T> {
-    pub(super) fn new(wait: Wait<T>) -> Waiter<T> {
-        let bell = Arc::clone(wait.segment.group.context().device_set().bell());
-        Waiter { has_left: Arc::default(), bell, _wait: wait }
+impl Waiter {
+    pub(super) fn new(set: &DeviceSet) -> Waiter {
+        Waiter { has_left: Arc::default(), bell: Arc::clone(set.bell()) }
     }
 
     /// For who looks for the packets.
@@ -103,7 +101,7 @@ impl HasLeft {
     }
 }
 
-impl<T: Item> Drop for Waiter<T> {
+impl Drop for Waiter {
     fn drop(&mut self) {
         let somebody_looks = Arc::strong_count(&self.has_left) > 1;
         if somebody_looks {

@@ -409,3 +409,31 @@ fn what_is_sent_is_counted() {
     assert_eq!((sent.packets, sent.packets_pushed, sent.bytes), (packets, packets, bytes));
     assert_eq!(sent.largest_packet_bytes, 16);
 }
+
+/// What was launched before ends, and the next gang runs.
+#[test]
+fn a_launch_that_panics_is_an_error() {
+    let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+    // It ends when it is told to stop.
+    let waits = Kernel::<(Shared<u32>,)>::of_step_closure("waits", |_, (words,)| {
+        // Relaxed: the word is all there is to see.
+        Ok(match words[1].load(Ordering::Relaxed) {
+            0 => Step::Waits,
+            _ => Step::Done,
+        })
+    });
+    let gang = Gang::new(&context).unwrap();
+    let words = gang.words().clone();
+    let launched = gang.run(|member| match member.place {
+        0 => Ok(waits.launch(member.stream, 1, (&words,))?),
+        _ => panic!("the second"),
+    });
+    let error = context.block_on(launched).unwrap().unwrap_err();
+    assert!(error.to_string().contains("panicked: the second"), "{error}");
+    let ends = Kernel::<(Shared<u32>,)>::of_step_closure("ends", |_, _| Ok(Step::Done));
+    let next = Gang::new(&context).unwrap();
+    let words = next.words().clone();
+    let run = next.run(|member| Ok(ends.launch(member.stream, 1, (&words,))?));
+    context.block_on(run).unwrap().unwrap();
+    context.device_set().quiesce().unwrap();
+}

@@ -357,6 +357,7 @@ fn what_a_stream_waits_for_after_a_fill_holds_up_nobody() {
     }
 }
 
+/// Of host devices, which have no lanes: GPUs run the same.
 #[test]
 fn streams_that_wait_for_a_kernel_hold_up_no_fills() {
     for result in everywhere(1, |context| async move {

@@ -226,38 +226,42 @@ pub async fn waiting_after_a_fill(context: &Context, device: &Device) -> Result<
     group.check()
 }
 
-/// Streams that wait for a kernel which was launched early do not hold up what fills its packets, though
-/// a GPU has fewer lanes than there are streams.
+/// Streams that wait for a kernel which was launched early, or for something else of its lane, do not
+/// hold up what fills its packets, though a GPU has fewer lanes than there are streams.
 pub async fn waiting_for_a_kernel(context: &Context, device: &Device) -> Result<()> {
     let (group, shape) = (FullEmpty::new(context, PATIENCE)?, PacketShape::new(12, 4));
-    let streams: std::result::Result<Vec<_>, _> =
-        (0..10).map(|_| device.stream_of(StreamKind::Copy)).collect();
-    let (streams, compute) = (streams?, device.stream_of(StreamKind::Gang)?);
+    let streams = |kind, count| -> std::result::Result<Vec<_>, _> {
+        (0..count).map(|_| device.stream_of(kind)).collect()
+    };
+    let (compute, beside) = (device.stream_of(StreamKind::Gang)?, streams(StreamKind::Gang, 8)?);
+    let (filling, waiting) = (device.stream_of(StreamKind::Copy)?, streams(StreamKind::Copy, 10)?);
     let items: Vec<u32> = (0..12).collect();
-    let (filling, waiting) = (&streams[9], &streams[..9]);
     let data = filling.uploaded(items.clone())?;
     filling.completed()?.await?;
     for scale in 1..4 {
         let input = group.segment::<u32>(device, shape.clone())?;
         let output = group.segment::<u32>(context.host(), shape.clone())?;
         let launched = group.launch_early(&compute, &SCALE, 3, (&input, &output, scale)).await?;
-        let downloads = waiting.iter().zip(0..).map(|(stream, at)| {
-            // The event of the kernel, or one behind it.
-            match at % 2 {
-                0 => stream.wait(launched.event())?,
-                _ => stream.wait(&compute.record()?)?,
-            }
-            Ok(stream.download(&data)?)
-        });
-        let downloads = downloads.collect::<Result<Vec<_>>>()?;
+        let mut events = vec![launched.event().clone(), compute.record()?];
+        let mut kept = Vec::new();
+        for stream in &beside {
+            kept.push(stream.uploaded(items.clone())?);
+            events.push(stream.record()?);
+        }
+        let mut downloads = Vec::new();
+        for (stream, event) in waiting.iter().zip(&events) {
+            stream.wait(event)?;
+            downloads.push(stream.download(&data)?);
+        }
         for packet in 0..shape.packets() {
-            input.fill_from(filling, packet, data.part(shape.range(packet))?)?;
+            input.fill_from(&filling, packet, data.part(shape.range(packet))?)?;
         }
         launched.completed().await?;
         output.read(2, |items| assert_eq!(items[3], 11 * scale))?;
         for download in downloads {
             assert_eq!(download.await?, items);
         }
+        drop(kept);
     }
     group.check()
 }

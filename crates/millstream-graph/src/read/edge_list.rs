@@ -96,8 +96,9 @@ fn parse_piece<I: Id>(
     is_weighted: bool,
 ) -> Result<Piece<I>, Fault> {
     let mut piece = Piece::default();
+    // Blanks may be any number.
     let is_separator = |byte: u8| byte == b',' || byte == separator && byte != b' ';
-    let has_separators = scanner.has(is_separator);
+    let has_separators = scanner.has(b',') || separator == b'\t' && scanner.has(b'\t');
     while scanner.next_content(is_comment) {
         if has_separators {
             scanner.check_fields(is_separator)?;

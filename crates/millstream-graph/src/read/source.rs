@@ -108,7 +108,7 @@ fn decoder<'a>(
 ) -> io::Result<Box<dyn Read + 'a>> {
     Ok(match compression {
         Compression::None => Box::new(input),
-        Compression::Gzip => Box::new(GzipMembers(Some(GzDecoder::new(input)))),
+        Compression::Gzip => Box::new(GzipMembers::Member(Box::new(GzDecoder::new(input)))),
         Compression::Zstandard => {
             let mut decoder = zstd::Decoder::with_buffer(input)?;
             decoder.window_log_max(LARGEST_WINDOW)?;
@@ -118,38 +118,54 @@ fn decoder<'a>(
 }
 
 /// The members of a gzip file, one after the other; zeros may follow the last one, as they do on tapes.
-struct GzipMembers<R>(Option<GzDecoder<R>>);
+enum GzipMembers<R> {
+    Member(Box<GzDecoder<R>>),
+    /// Behind a member; zeros have followed it.
+    Between(R, bool),
+    Over,
+}
 
 impl<R: BufRead> Read for GzipMembers<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while let Some(member) = &mut self.0 {
-            let bytes = member.read(into)?;
-            if bytes > 0 || into.is_empty() {
-                return Ok(bytes);
+        loop {
+            match self {
+                GzipMembers::Member(member) => {
+                    let bytes = member.read(into)?;
+                    if bytes > 0 || into.is_empty() {
+                        return Ok(bytes);
+                    }
+                }
+                GzipMembers::Between(rest, is_padded) => {
+                    let bytes = rest.fill_buf()?;
+                    let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
+                    if *is_padded && zeros < bytes.len() {
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, "zeros within it"));
+                    }
+                    if zeros > 0 {
+                        *is_padded = true;
+                        rest.consume(zeros);
+                        continue;
+                    }
+                    if bytes.is_empty() {
+                        *self = GzipMembers::Over;
+                    }
+                }
+                GzipMembers::Over => return Ok(0),
             }
-            let rest = self.0.take().map(GzDecoder::into_inner);
-            self.0 = rest.map(next_member).transpose()?.flatten();
-        }
-        Ok(0)
-    }
-}
-
-/// `None` at the end, or where only zeros follow.
-fn next_member<R: BufRead>(mut rest: R) -> io::Result<Option<GzDecoder<R>>> {
-    loop {
-        let bytes = rest.fill_buf()?;
-        let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
-        match bytes.len() {
-            0 => return Ok(None),
-            // What begins so is refused by the decoder, unless it is a member.
-            all if zeros < all => return Ok(Some(GzDecoder::new(rest))),
-            all => rest.consume(all),
+            *self = match std::mem::replace(self, GzipMembers::Over) {
+                GzipMembers::Member(member) => GzipMembers::Between(member.into_inner(), false),
+                GzipMembers::Between(rest, _) => {
+                    GzipMembers::Member(Box::new(GzDecoder::new(rest)))
+                }
+                GzipMembers::Over => GzipMembers::Over,
+            };
         }
     }
 }
 
 fn broken(compression: Compression, bytes: usize, error: io::Error) -> io::Error {
     let name = match compression {
+        _ if error.kind() == io::ErrorKind::OutOfMemory => return error,
         Compression::None => return error,
         Compression::Gzip => "gzip",
         Compression::Zstandard => "Zstandard",
@@ -217,6 +233,7 @@ mod tests {
         std::fs::write(&path, [&one[..], &zeros, &other].concat()).unwrap();
         let said = read_graph(&path, &ReadOptions::default()).unwrap_err().to_string();
         assert!(said.contains("broken gzip compression, after 4 decompressed bytes"), "{said}");
+        assert_eq!(detect(&path).unwrap_err().to_string(), said);
     }
 
     #[test]

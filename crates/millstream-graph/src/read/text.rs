@@ -107,8 +107,8 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether there is such a byte in the rest of the text.
-    pub(crate) fn has(&self, wanted: impl Fn(u8) -> bool) -> bool {
-        self.text[self.at..].iter().any(|&byte| wanted(byte))
+    pub(crate) fn has(&self, byte: u8) -> bool {
+        self.text[self.at..].contains(&byte)
     }
 
     /// That this line has no separator without a field before it.

@@ -72,7 +72,7 @@ impl Lane {
 
     /// Records the driver's event where the driver's stream is now.
     fn place(&self, event: Option<&Event>, point: u64) -> Result<Arc<NativeEvent>> {
-        let place = (self.number, point);
+        let place = (self.number, point, self.needs_host());
         // SAFETY: a live stream of the context.
         let native = unsafe { NativeEvent::record(&self.context, self.stream.0, place) }?;
         let native = Arc::new(native);
