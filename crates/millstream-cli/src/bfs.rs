@@ -60,7 +60,7 @@ enum AlgorithmOption {
     Asynchronous,
     /// Level by level, top-down or bottom-up.
     LevelSynchronous,
-    /// By near and far piles of vertices, in graphs of few arcs and many levels.
+    /// By near and far piles of vertices, in graphs of few arcs and thin levels.
     NearFar,
 }
 
