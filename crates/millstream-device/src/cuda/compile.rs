@@ -41,7 +41,7 @@ pub(super) fn compile(source: &CudaSource, architecture: u32) -> Result<Vec<u8>>
         Ok(compiler) => compiler.version == version,
         Err(_) => mismatch(version, driver::version()).is_none(),
     };
-    if let Some(code) = cache_file(&key).and_then(|(_, file)| read_cached(&file, is_usable, &key)) {
+    if let Some(code) = cache_file(&key).and_then(|file| read_cached(&file, is_usable, &key)) {
         return Ok(code);
     }
     let compiler = compiler?;
@@ -120,13 +120,10 @@ fn key(source: &CudaSource, options: &[String]) -> String {
     key
 }
 
-/// Where the cache is, and the file in it.
-fn cache_file(key: &str) -> Option<(PathBuf, PathBuf)> {
+fn cache_file(key: &str) -> Option<PathBuf> {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
-    let folder = cache::folder()?;
-    let file = folder.join(format!("{:016x}.{EXTENSION}", hasher.finish()));
-    Some((folder, file))
+    Some(cache::folder()?.join(format!("{:016x}.{EXTENSION}", hasher.finish())))
 }
 
 /// Whether [`cache_file`] may have named a file: the folder may hold others.
@@ -139,10 +136,11 @@ fn is_cached(file: &Path) -> bool {
 
 /// Puts what the compiler made of a source into the cache.
 fn keep(compiler: &Nvrtc, key: &str, code: &[u8]) {
-    let Some((folder, file)) = cache_file(key) else { return };
+    let Some(file) = cache_file(key) else { return };
+    let shrink = |folder| cache::shrink(folder, is_cached, MOST_CACHED);
     // A cache that cannot be written costs time only.
     let _ = write_cached(&file, compiler.version, key, code)
-        .and_then(|()| cache::shrink(&folder, is_cached, MOST_CACHED));
+        .and_then(|()| file.parent().map_or(Ok(()), shrink));
 }
 
 /// What a version of the compiler that is usable made of a source.

@@ -14,7 +14,7 @@ use super::group::FullEmpty;
 use super::holders::{CopyUnderWay, Holder, HostUse};
 use super::kernel_uses::KernelUses;
 use super::shape::PacketShape;
-use super::trigger::{Condition, HasLeft, Pending, Then, Wait, Waiter, Wanted};
+use super::trigger::{Condition, Pending, Then, Wait, Waiter, Wanted};
 use crate::{Error, Item, Result};
 
 /// `local_words` of the header.
@@ -279,7 +279,7 @@ impl<T: Item> FullEmptySegment<T> {
     async fn reached(&self, packets: Range<usize>, condition: Condition) -> Result<()> {
         let waiter = Waiter::new(self.core.group.context().device_set());
         let then = self.core.host_use(condition);
-        let event = self.reached_event(packets, condition, then, (None, waiter.has_left()))?;
+        let event = self.event(packets, condition, then, Some(&waiter))?;
         event.completed().await.or_else(|error| self.cause(error))
     }
 
@@ -297,20 +297,15 @@ impl<T: Item> FullEmptySegment<T> {
     /// [`wait_full`](FullEmptySegment::wait_full) would, and the group ends then, whoever still has
     /// the event.
     pub fn full_event(&self, packets: Range<usize>) -> Result<Event> {
-        self.event(packets, None)
+        self.event(packets, Condition::Full, None, None)
     }
 
-    fn event(&self, packets: Range<usize>, then: Option<Use>) -> Result<Event> {
-        let wait = Wait::new(&self.core, self.epoch);
-        self.reached_event(packets, Condition::Full, then, (Some(wait), HasLeft::default()))
-    }
-
-    fn reached_event(
+    fn event(
         &self,
         packets: Range<usize>,
         condition: Condition,
         then: Option<Use>,
-        (wait, has_left): (Option<Wait<T>>, HasLeft),
+        waiter: Option<&Waiter>,
     ) -> Result<Event> {
         self.core.check(&packets)?;
         self.core.check_seen()?;
@@ -318,6 +313,8 @@ impl<T: Item> FullEmptySegment<T> {
         let set = self.core.group.context().device_set();
         let promise = set.promise(format!("packets {packets:?} of {label}"));
         let event = promise.event().clone();
+        let wait = waiter.is_none().then(|| Wait::new(&self.core, self.epoch));
+        let has_left = waiter.map(Waiter::has_left).unwrap_or_default();
         let reached = Reached { promise, then, wait };
         Pending::begin(vec![self.wanted(packets, condition)], has_left, reached);
         Ok(event)
@@ -349,7 +346,7 @@ impl<T: Item> FullEmptySegment<T> {
             wanted.packets.start = missing.unwrap_or(wanted.packets.start);
             if !set.stay_awake(start.elapsed()) {
                 // All of them: a copy may still be at one that was full.
-                let event = self.event(packets, then)?;
+                let event = self.event(packets, Condition::Full, then, None)?;
                 return event.synchronize().or_else(|error| self.cause(error));
             }
         }

@@ -12,10 +12,7 @@ use millstream_flow::{
 
 use crate::common::everywhere;
 use crate::full_empty_cases::{chain, counted, deserted, pulled, refilled, rounds, withheld};
-use crate::full_empty_copies::{
-    between, emptied, queued, set, triggers_and_actions, waiting_after_a_fill,
-    waiting_for_a_kernel, waiting_stream,
-};
+use crate::full_empty_copies::{between, emptied, queued, set, triggers_and_actions};
 use crate::full_empty_kernels::SCALE;
 use crate::shape_cases::QUADRUPLETS;
 
@@ -334,37 +331,6 @@ fn a_simulation_names_the_packet_that_a_task_waits_for() {
     let said = context.block_on(wait).unwrap_err().to_string();
     assert!(said.contains("; a task waits for packets 1..2 of segment 0 of host"), "{said}");
     assert!(!said.contains("0..1") && !said.contains("lunch"), "{said}");
-}
-
-#[test]
-fn a_stream_waits_for_a_packet() {
-    for result in
-        everywhere(
-            1,
-            |context| async move { waiting_stream(&context, &context.devices()[0]).await },
-        )
-    {
-        result.unwrap();
-    }
-}
-
-#[test]
-fn what_a_stream_waits_for_after_a_fill_holds_up_nobody() {
-    for result in everywhere(1, |context| async move {
-        waiting_after_a_fill(&context, &context.devices()[0]).await
-    }) {
-        result.unwrap();
-    }
-}
-
-/// Of host devices, which have no lanes: GPUs run the same.
-#[test]
-fn streams_that_wait_for_a_kernel_hold_up_no_fills() {
-    for result in everywhere(1, |context| async move {
-        waiting_for_a_kernel(&context, &context.devices()[0]).await
-    }) {
-        result.unwrap();
-    }
 }
 
 /// On simulated devices, where copies wait until somebody waits for them.

@@ -15,6 +15,7 @@ mod full_empty_claims;
 mod full_empty_copies;
 mod full_empty_kernels;
 mod full_empty_refusals;
+mod full_empty_streams;
 mod in_place;
 mod link_cases;
 mod links;

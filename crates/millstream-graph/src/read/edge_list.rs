@@ -96,12 +96,12 @@ fn parse_piece<I: Id>(
     is_weighted: bool,
 ) -> Result<Piece<I>, Fault> {
     let mut piece = Piece::default();
-    // Blanks may be any number.
-    let is_separator = |byte: u8| byte == b',' || byte == separator && byte != b' ';
-    let has_separators = scanner.has(b',') || separator == b'\t' && scanner.has(b'\t');
+    // Between two of them is a field; of blanks there may be any number.
+    let separators: &[u8] = if separator == b'\t' { b",\t" } else { b"," };
+    let has_separators = separators.iter().any(|&separator| scanner.has(separator));
     while scanner.next_content(is_comment) {
         if has_separators {
-            scanner.check_fields(is_separator)?;
+            scanner.check_fields(separators)?;
         }
         let ends = (end(&mut scanner)?, end(&mut scanner)?);
         piece.ends.push(ends);

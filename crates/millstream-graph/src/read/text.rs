@@ -112,17 +112,18 @@ impl<'a> Scanner<'a> {
     }
 
     /// That this line has no separator without a field before it.
-    pub(crate) fn check_fields(&self, is_separator: impl Fn(u8) -> bool) -> Result<(), Fault> {
+    pub(crate) fn check_fields(&self, separators: &[u8]) -> Result<(), Fault> {
         let begin = self.text[..self.at].iter().rposition(|&byte| byte == b'\n');
         let mut is_field = false;
         for (at, &byte) in self.text.iter().enumerate().skip(begin.map_or(0, |end| end + 1)) {
             match byte {
                 b'\n' => break,
-                _ if is_separator(byte) && !is_field => {
+                _ if separators.contains(&byte) && !is_field => {
                     let offset = self.start + at;
                     return Err(Fault::At { offset, reason: "a field is empty".to_string() });
                 }
-                _ => is_field = !is_separator(byte) && (is_field || !is_blank(byte)),
+                _ if separators.contains(&byte) => is_field = false,
+                _ => is_field |= !is_blank(byte),
             }
         }
         Ok(())
