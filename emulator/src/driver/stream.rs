@@ -37,7 +37,9 @@ pub(super) struct Stream {
 enum Step {
     Perform(Operation),
     /// Somebody wants to know when the stream is here.
-    Arrive(Arrival),
+    Arrive {
+        _arrival: Arrival,
+    },
 }
 
 #[derive(Default)]
@@ -97,7 +99,7 @@ impl Stream {
         // Without, the stream is there. With something pending there is a thread, which
         // looks again before it leaves.
         if state.pending > 0 {
-            state.steps.push_back(Step::Arrive(arrival));
+            state.steps.push_back(Step::Arrive { _arrival: arrival });
             state.pending += 1;
         }
         point
@@ -128,11 +130,16 @@ impl Stream {
         let mut delays = Delays::new(self.number);
         while let Some(step) = self.next() {
             delays.pause();
-            match step {
-                Step::Perform(operation) => self.perform(operation),
-                Step::Arrive(arrival) => drop(arrival),
+            if let Step::Perform(operation) = step {
+                self.perform(operation);
+                self.state.lock().pending -= 1;
+            } else {
+                // At once: who knows of the arrival finds the stream idle, and a mark that
+                // finds it idle comes after the arrival.
+                let mut state = self.state.lock();
+                drop(step);
+                state.pending -= 1;
             }
-            self.state.lock().pending -= 1;
         }
         self.leave();
     }

@@ -318,6 +318,23 @@ fn a_later_event_is_not_over_earlier() {
 }
 
 #[test]
+fn a_stream_that_was_waited_for_is_idle() {
+    let device = Used::new(2);
+    let (stream, event) = (device.stream(), device.event());
+    for _ in 0..2_000 {
+        let gate = Gate::on(stream);
+        assert_eq!(cu!(cuEventRecord(event, stream)), OK);
+        gate.open();
+        soon(|| cu!(cuEventQuery(event)) == OK);
+        assert_eq!(cu!(cuStreamQuery(stream)), OK);
+        let gate = Gate::on(stream);
+        gate.open();
+        assert_eq!(cu!(cuStreamSynchronize(stream)), OK);
+        assert_eq!(cu!(cuStreamQuery(stream)), OK);
+    }
+}
+
+#[test]
 fn a_destroyed_stream_finishes() {
     let device = Used::new(2);
     let (stream, event) = (device.stream(), device.event());
