@@ -18,6 +18,7 @@
 //! Files are read by [`read`] and written by [`write`](mod@write).
 
 pub mod build;
+mod changed;
 mod csr;
 mod format;
 pub mod generate;

@@ -36,6 +36,11 @@ impl CounterRandom {
     }
 }
 
+/// A word that nothing of `word` can be seen in: SplitMix64's first of that seed.
+pub(crate) fn hash(word: u64) -> u64 {
+    mix(word.wrapping_add(STEP))
+}
+
 /// SplitMix64's output function (Steele, Lea, Flood, OOPSLA 2014).
 fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -3,7 +3,10 @@
 use rayon::prelude::*;
 
 use crate::build::{ArcSource, Duplicates, from_arcs};
+use crate::changed::rebuild_graph;
 use crate::pieces::rows_of;
+use crate::random::hash;
+use crate::read::ReadOptions;
 use crate::{CsrGraph, GraphError, Weights};
 
 /// Undirected edges, listed item by item, in any order and as often as one likes.
@@ -90,6 +93,18 @@ impl CsrGraph {
         }
     }
 
+    /// The first vertex whose arcs, or their weights, differ from those that come to it.
+    ///
+    /// # Errors
+    /// There is no memory for the graph twice more.
+    pub(crate) fn first_asymmetric(&self) -> Result<Option<u32>, GraphError> {
+        let rows = rebuild_graph(self, &ReadOptions::default())?;
+        let columns = self.transposed()?;
+        // Both have sorted rows.
+        let differs = |&vertex: &u32| !same_row(&rows, &columns, vertex);
+        Ok(rows_of(self).find_first(differs))
+    }
+
     fn equals_reverse(&self, weight: impl Fn(usize) -> u32 + Sync) -> bool {
         let difference = |vertex: u32| {
             let arc = |arc: usize| imbalance(vertex, self.targets()[arc], weight(arc));
@@ -99,20 +114,25 @@ impl CsrGraph {
     }
 }
 
+fn same_row(one: &CsrGraph, other: &CsrGraph, vertex: u32) -> bool {
+    let has_row = one.neighbors(vertex) == other.neighbors(vertex);
+    let (row, column) = (one.row(vertex), other.row(vertex));
+    has_row
+        && match (one.weights(), other.weights()) {
+            (Some(Weights::Integer(one)), Some(Weights::Integer(other))) => {
+                one[row] == other[column]
+            }
+            (Some(Weights::Real(one)), Some(Weights::Real(other))) => one[row] == other[column],
+            _ => true,
+        }
+}
+
 /// The fingerprint of an arc less that of its reverse: over arcs that come with their
 /// reverses, as often, these sum up to 0.
 pub(crate) fn imbalance(from: u32, to: u32, weight: u32) -> u64 {
     let ends = |one, other| u64::from(one) << 32 | u64::from(other);
-    let print = |one, other| mixed(mixed(ends(one, other)) ^ u64::from(weight));
+    let print = |one, other| hash(hash(ends(one, other)) ^ u64::from(weight));
     print(from, to).wrapping_sub(print(to, from))
-}
-
-/// Mixes bits (the finalizer of SplitMix64).
-fn mixed(bits: u64) -> u64 {
-    let mut bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ bits >> 31
 }
 
 #[cfg(test)]

@@ -1,7 +1,16 @@
 //! Graphs with every arc the other way round.
 
-use crate::build::{ArcSource, ArcWeight, Duplicates, from_arcs};
-use crate::{CsrGraph, GraphError, Weights};
+use crate::changed::{rebuild_graph, rebuild_structure};
+use crate::read::ReadOptions;
+use crate::{CsrGraph, GraphError};
+
+const TURNED: ReadOptions = ReadOptions {
+    transpose: true,
+    symmetrize: false,
+    dedupe: false,
+    drop_self_loops: false,
+    relabel: false,
+};
 
 impl CsrGraph {
     /// The graph with every arc, and its weight, the other way round; rows are
@@ -18,11 +27,7 @@ impl CsrGraph {
     /// # Ok::<(), millstream_graph::GraphError>(())
     /// ```
     pub fn transposed(&self) -> Result<CsrGraph, GraphError> {
-        match self.weights() {
-            None => reversed(self, &vec![(); self.targets().len()]),
-            Some(Weights::Integer(weights)) => reversed(self, weights),
-            Some(Weights::Real(weights)) => reversed(self, weights),
-        }
+        rebuild_graph(self, &TURNED)
     }
 
     /// As [`transposed`](CsrGraph::transposed), without weights.
@@ -30,43 +35,14 @@ impl CsrGraph {
     /// # Errors
     /// There is no memory for it.
     pub fn transposed_structure(&self) -> Result<CsrGraph, GraphError> {
-        reversed(self, &vec![(); self.targets().len()])
-    }
-}
-
-fn reversed<W: ArcWeight>(graph: &CsrGraph, weights: &[W]) -> Result<CsrGraph, GraphError> {
-    from_arcs(graph.vertices(), &Reversed { graph, weights }, Duplicates::Keep)
-}
-
-/// The arcs of a graph, the other way round.
-struct Reversed<'a, W> {
-    graph: &'a CsrGraph,
-    weights: &'a [W],
-}
-
-/// Rows of a chunk.
-const CHUNK: u32 = 1 << 12;
-
-impl<W: ArcWeight> ArcSource for Reversed<'_, W> {
-    type Weight = W;
-
-    fn chunks(&self) -> usize {
-        self.graph.vertices().div_ceil(CHUNK) as usize
-    }
-
-    fn for_each(&self, chunk: usize, mut emit: impl FnMut(u32, u32, W)) {
-        let first = chunk as u32 * CHUNK;
-        for from in first..self.graph.vertices().min(first.saturating_add(CHUNK)) {
-            for arc in self.graph.row(from) {
-                emit(self.graph.targets()[arc], from, self.weights[arc]);
-            }
-        }
+        rebuild_structure(self, &TURNED)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Weights;
 
     #[test]
     fn weights_go_with_their_arcs_and_twice_is_as_before() {

@@ -4,8 +4,9 @@ use rayon::prelude::*;
 
 use super::text::Weight;
 use super::{Fault, ReadOptions};
-use crate::build::{ArcSource, ArcWeight, Duplicates, from_arcs};
-use crate::{CsrGraph, GraphError, Weights};
+use crate::build::{ArcSource, ArcWeight};
+use crate::changed::{Changed, build_changed};
+use crate::{CsrGraph, GraphError};
 
 /// The arcs of a piece of text.
 #[derive(Debug)]
@@ -120,13 +121,8 @@ impl Arcs {
     ) -> Result<CsrGraph, GraphError> {
         let listed = Listed { pieces: &self.pieces, weight };
         let mirror = ReadOptions { symmetrize: self.is_symmetric, ..ReadOptions::default() };
-        let arcs = Changed { arcs: &listed, options: mirror };
-        from_arcs(self.vertices, &Changed { arcs: &arcs, options: *options }, duplicates(options))
+        build_changed(self.vertices, &Changed { arcs: &listed, options: mirror }, options)
     }
-}
-
-fn duplicates(options: &ReadOptions) -> Duplicates {
-    if options.dedupe { Duplicates::KeepLightest } else { Duplicates::Keep }
 }
 
 /// The arcs of pieces of text.
@@ -147,99 +143,6 @@ impl<W: ArcWeight, F: Fn(&Piece<u32>, usize) -> W + Sync> ArcSource for Listed<'
         let piece = &self.pieces[chunk];
         for (arc, &(from, to)) in piece.ends.iter().enumerate() {
             emit(from, to, (self.weight)(piece, arc));
-        }
-    }
-}
-
-/// Arcs, changed as options say.
-struct Changed<'a, S> {
-    arcs: &'a S,
-    options: ReadOptions,
-}
-
-impl<S: ArcSource> ArcSource for Changed<'_, S> {
-    type Weight = S::Weight;
-
-    fn chunks(&self) -> usize {
-        self.arcs.chunks()
-    }
-
-    #[inline]
-    fn for_each(&self, chunk: usize, mut emit: impl FnMut(u32, u32, S::Weight)) {
-        let ReadOptions { symmetrize, drop_self_loops, transpose, .. } = self.options;
-        self.arcs.for_each(chunk, |from, to, weight| {
-            if drop_self_loops && from == to {
-                return;
-            }
-            let (from, to) = if transpose { (to, from) } else { (from, to) };
-            emit(from, to, weight);
-            if symmetrize && from != to {
-                emit(to, from, weight);
-            }
-        });
-    }
-}
-
-/// A graph that was stored as such, changed as `options` say; with none, rows
-/// stay in the order of the file.
-pub(crate) fn change_graph(graph: CsrGraph, options: &ReadOptions) -> Result<CsrGraph, GraphError> {
-    let is_changed =
-        options.symmetrize || options.dedupe || options.drop_self_loops || options.transpose;
-    if !is_changed {
-        return Ok(graph);
-    }
-    let changed = rebuild_graph(&graph, options)?;
-    let changed = changed.with_lattice_width(graph.lattice_width());
-    match graph.original_ids() {
-        Some(ids) => changed.with_original_ids(ids.to_vec()),
-        None => Ok(changed),
-    }
-}
-
-/// The rows of `graph`, changed as `options` say, and sorted by target and weight.
-pub(crate) fn rebuild_graph(
-    graph: &CsrGraph,
-    options: &ReadOptions,
-) -> Result<CsrGraph, GraphError> {
-    match graph.weights() {
-        None => rebuild(graph, options, |_| ()),
-        Some(Weights::Integer(weights)) => rebuild(graph, options, |arc| weights[arc]),
-        Some(Weights::Real(weights)) => rebuild(graph, options, |arc| weights[arc]),
-    }
-}
-
-fn rebuild<W: ArcWeight>(
-    graph: &CsrGraph,
-    options: &ReadOptions,
-    weight: impl Fn(usize) -> W + Sync,
-) -> Result<CsrGraph, GraphError> {
-    let arcs = Changed { arcs: &Rows { graph, weight }, options: *options };
-    from_arcs(graph.vertices(), &arcs, duplicates(options))
-}
-
-/// The arcs of a graph.
-struct Rows<'a, F> {
-    graph: &'a CsrGraph,
-    weight: F,
-}
-
-/// Rows that one thread goes through at a time.
-const ROWS: usize = 1 << 12;
-
-impl<W: ArcWeight, F: Fn(usize) -> W + Sync> ArcSource for Rows<'_, F> {
-    type Weight = W;
-
-    fn chunks(&self) -> usize {
-        (self.graph.vertices() as usize).div_ceil(ROWS)
-    }
-
-    fn for_each(&self, chunk: usize, mut emit: impl FnMut(u32, u32, W)) {
-        let first = chunk * ROWS;
-        for vertex in first..(first + ROWS).min(self.graph.vertices() as usize) {
-            let vertex = vertex as u32;
-            for arc in self.graph.row(vertex) {
-                emit(vertex, self.graph.targets()[arc], (self.weight)(arc));
-            }
         }
     }
 }

@@ -23,13 +23,16 @@ fn is_comment(byte: u8) -> bool {
 /// The graph, which is undirected: both directions of an edge are in the file, with one weight.
 pub(super) fn parse(content: &[u8]) -> Result<CsrGraph, Fault> {
     let graph = parse_arcs(content)?.into_graph(&ReadOptions::default())?;
-    match graph.is_symmetric_with_weights() {
-        true => Ok(graph),
-        false => Err(Fault::Whole(
-            "a METIS file lists an edge at both of its ends, with one weight; this one does not"
-                .into(),
-        )),
+    if graph.is_symmetric_with_weights() {
+        return Ok(graph);
     }
+    // The first line that shows it, by what the file calls its vertex.
+    let line = match graph.first_asymmetric() {
+        Ok(Some(vertex)) => format!("the lines of vertex {} and its neighbours do not", vertex + 1),
+        _ => "this one does not".to_string(),
+    };
+    let reason = "a METIS file lists an edge at both of its ends, with one weight; ".to_string();
+    Err(Fault::Whole(reason + &line))
 }
 
 fn parse_arcs(content: &[u8]) -> Result<Arcs, Fault> {

@@ -39,6 +39,7 @@ mod tests;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::changed::change_graph;
 use crate::format::separator;
 use crate::{CsrGraph, Format, GraphError};
 use source::Content;
@@ -219,7 +220,7 @@ fn read_content(
     (format, separator): (Format, u8),
     options: &ReadOptions,
 ) -> Result<CsrGraph, Fault> {
-    let stored = |graph| arcs::change_graph(graph, options).map_err(Fault::from);
+    let stored = |graph| change_graph(graph, options).map_err(Fault::from);
     match format {
         Format::MatrixMarket => matrix_market::parse(content)?.into_graph(options),
         Format::Dimacs => dimacs::parse(content)?.into_graph(options),

@@ -10,8 +10,6 @@ use rayon::prelude::*;
 use super::Stop;
 use crate::format::separator;
 use crate::pieces::{InPieces, rows_of};
-use crate::read::ReadOptions;
-use crate::read::arcs::rebuild_graph;
 use crate::{CsrGraph, Weights};
 
 /// Matrix Market, always as a general matrix.
@@ -105,33 +103,14 @@ fn check_undirected(graph: &CsrGraph) -> Result<(), Stop> {
         let reason = format!("vertex {} has an arc to itself", id(graph, vertex));
         return Err(Stop::NotRepresentable(reason));
     }
-    // Both have sorted rows, so they are equal if the graph is symmetric.
-    let transpose = ReadOptions { transpose: true, ..ReadOptions::default() };
-    let rebuild = |options| {
-        rebuild_graph(graph, options).map_err(|error| io::Error::other(error.to_string()))
-    };
-    let (rows, columns) = (rebuild(&ReadOptions::default())?, rebuild(&transpose)?);
-    if rows == columns {
-        return Ok(());
-    }
-    let row_differs = |&vertex: &u32| !same_row(&rows, &columns, vertex);
-    let vertex = rows_of(graph).find_first(row_differs);
-    let reason = match vertex {
-        Some(vertex) => format!(
-            "it is not symmetric: arcs from and to vertex {} differ (symmetrize it first)",
-            id(graph, vertex)
-        ),
-        None => "it is not symmetric".to_string(),
-    };
-    Err(Stop::NotRepresentable(reason))
-}
-
-fn same_row(one: &CsrGraph, other: &CsrGraph, vertex: u32) -> bool {
-    let weights = |graph: &CsrGraph| match graph.weights() {
-        Some(Weights::Integer(weights)) => weights[graph.row(vertex)].to_vec(),
-        _ => Vec::new(),
-    };
-    one.neighbors(vertex) == other.neighbors(vertex) && weights(one) == weights(other)
+    let first = graph.first_asymmetric().map_err(|error| io::Error::other(error.to_string()))?;
+    first.map_or(Ok(()), |vertex| {
+        let vertex = id(graph, vertex);
+        let reason = format!(
+            "it is not symmetric: arcs from and to vertex {vertex} differ (symmetrize it first)"
+        );
+        Err(Stop::NotRepresentable(reason))
+    })
 }
 
 /// The reader takes the number of vertices from the largest id.
