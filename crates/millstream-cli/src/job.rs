@@ -125,6 +125,11 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Fails in the end, if the answer was to be checked, which it cannot be for a `reason`.
+    pub(crate) fn cannot_verify(&mut self, reason: &str) {
+        self.fault = self.how.verify.then(|| reason.to_string());
+    }
+
     /// Prints the report beside the `files` of the command, and fails with what went wrong before:
     /// files that were not `written`, or else a wrong answer.
     pub(crate) fn answer<R: Serialize>(
