@@ -194,7 +194,7 @@ fn outside(error: RankError, input: &Input, graph: &CsrGraph) -> Error {
     }
 }
 
-/// Sweeps send packets, too, over the links of devices that do not write into each other's memory.
+/// Sweeps send packets, too, over the links of devices that do not reach each other's memory.
 fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     if arguments.worklist.no_halo_filter {
         let reason = "--no-halo-filter has no meaning here: every residual is sent";
@@ -221,7 +221,7 @@ fn check_packets(
         let reason = "NVLink connects all GPUs, and sweeps send no packets";
         return Err(Error::Usage(format!("{option} has no meaning here: {reason}")));
     }
-    let reason = "host devices write into each other's memory, and sweeps send no packets";
+    let reason = "host devices reach each other's memory, and sweeps send no packets";
     remark(format!("{option} does nothing here: {reason}, unless --transfer is copy or host"));
     Ok(())
 }

@@ -103,7 +103,7 @@ impl Places {
 
 /// The vertices of each part, by new id and ascending, that rows with such sources ask for;
 /// none of their own `part`.
-fn asked(sources: &[u32], partition: &Partition, part: usize) -> Vec<Arc<[u32]>> {
+pub(crate) fn asked(sources: &[u32], partition: &Partition, part: usize) -> Vec<Arc<[u32]>> {
     let is_asked: Vec<AtomicBool> =
         (0..partition.vertices()).map(|_| AtomicBool::new(false)).collect();
     sources.par_iter().in_pieces().filter(|&&source| source != NO_SOURCE).for_each(|&source| {

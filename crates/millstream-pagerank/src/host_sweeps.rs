@@ -1,18 +1,17 @@
-//! Sweeps of host devices that reach each other's memory. Each device writes what its vertices give into
-//! the memory of those that ask, as a gang does (`sweeps.cuh`), but has no more shares than over links.
-//! Their twins meet after each sweep.
+//! Sweeps of host devices that reach each other's memory: the shares of all vertices are in the first one's,
+//! where each device reads what its rows ask for, and writes what its vertices give. Their twins meet
+//! after each sweep.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use millstream_device::{
-    AtomicPod, Grid, Kernel, KernelFault, KernelResult, Parameter, Read, SharedSet, Stream, Value,
+    AtomicPod, Grid, Kernel, KernelFault, Parameter, Read, Shared, Stream, Value,
 };
 use millstream_traversal::internals::{TwinMeetings, streams};
 use parking_lot::Mutex;
 
-use crate::halo::Halo;
 use crate::host_rows::{HostRows, Sums};
 use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
@@ -21,36 +20,15 @@ use crate::sweep::{Settings, is_over};
 use crate::sweep_memory::{SweepMemory, links, ranks};
 use crate::{PageRankOptions, Result};
 
-/// As for a single sweep; then the rows that are told, whom, and which device tells; the shares that all
-/// devices have after even numbers of sweeps, and after odd ones; settings.
+/// As for a single sweep; then the shares of all vertices, after even numbers of sweeps and after odd ones;
+/// which device sweeps; settings.
 type Signature<R> = (
     (Read<u64>, Read<u32>, Read<R>),
     (Read<R>, Read<R>),
-    (Read<u32>, Value<Tells>, Value<u32>),
-    (SharedSet<<R as Real>::Bits>, SharedSet<<R as Real>::Bits>),
+    (Shared<<R as Real>::Bits>, Shared<<R as Real>::Bits>),
+    Value<u32>,
     Value<Settings>,
 );
-
-/// Devices at most.
-const MOST_DEVICES: usize = SharedSet::<u32>::MOST;
-
-/// What is told to each device after a sweep: where the first share goes there, how many there are, and
-/// where their rows are named; nowhere ([`ALL`]) if it is all rows.
-type Tells = [[u64; 3]; MOST_DEVICES];
-const ALL: u64 = u64::MAX;
-
-fn tells<R: Real>(pull: &PullGraph<R>, here: usize) -> Tells {
-    let mut tells = [[0; 3]; MOST_DEVICES];
-    for (place, halo) in pull.parts[here].tells.iter().enumerate().filter(|it| it.0 != here) {
-        let there = pull.parts[place].places.of(here);
-        let rows = match halo {
-            Halo::All(_) => ALL,
-            Halo::Some(rows) => rows.start as u64,
-        };
-        tells[place] = [there.start as u64, there.len() as u64, rows];
-    }
-    tells
-}
 
 /// How far the devices have come.
 #[derive(Clone, Copy, Debug)]
@@ -71,12 +49,12 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let kernel = kernel::<R>(pull, options, &meetings);
     let launch = |place: usize, stream: &Stream| {
         let part = &pull.parts[place];
-        let [even, odd] = [0, 1].map(|sweeps| memory.after(sweeps).iter().collect::<Vec<_>>());
+        let [even, odd] = [0, 1].map(|sweeps| &memory.after(sweeps)[0]);
         let arguments = (
             (&*part.offsets, &*part.sources, &*part.weights),
             (&*part.row_weights, &memory.teleport[place]),
-            (&*part.told_rows, tells(pull, place), place as u32),
-            (&even[..], &odd[..]),
+            (even, odd),
+            place as u32,
             pull.settings(place, options, pull.dangling),
         );
         kernel.launch(stream, 1, arguments)
@@ -102,7 +80,7 @@ fn kernel<R: Real>(
     let (meetings, base) = (Arc::clone(meetings), pull.base(options));
     let (tolerance, most) = (options.tolerance, options.max_iterations);
     Kernel::of_step_closure("sweeps", move |_, view: &View<'_, R>| {
-        let &(.., (_, _, here), _, settings) = view;
+        let &(.., here, settings) = view;
         let sweep = |course: &Course| {
             let settings = Settings { base: base(course.sums.dangling), ..settings };
             let sums = sweep::<R>(view, course.sweeps, settings)?;
@@ -119,9 +97,6 @@ fn kernel<R: Real>(
     })
 }
 
-/// A vector of shares, as kernels see it.
-type Shares<'a, R> = &'a [<<R as Real>::Bits as AtomicPod>::Atomic];
-
 /// What the twin sees of a [`Signature`].
 type View<'a, R> = <Signature<R> as Parameter>::View<'a>;
 
@@ -131,14 +106,14 @@ fn sweep<R: Real>(
     sweeps: u32,
     settings: Settings,
 ) -> std::result::Result<Sums, KernelFault> {
-    let &(arcs, vertices, (told_rows, tells, here), (ref even, ref odd), _) = view;
-    let [from, all] = if sweeps.is_multiple_of(2) { [even, odd] } else { [odd, even] };
-    let (rows, known) = (HostRows::new(arcs, vertices, settings), from[here as usize]);
+    let &(arcs, vertices, (even, odd), ..) = view;
+    let [known, all] = if sweeps.is_multiple_of(2) { [even, odd] } else { [odd, even] };
+    let rows = HostRows::new(arcs, vertices, settings);
     // SAFETY: a share lies as its bits do, whose atomics have their size and alignment; and nobody
     // writes what is known before all devices have met after this sweep.
     let known = unsafe { std::slice::from_raw_parts(known.as_ptr().cast::<R>(), known.len()) };
     let known = |place: usize| known.get(place).copied();
-    let own = &all[here as usize][settings.first_vertex as usize..];
+    let own = &all[settings.first_vertex as usize..];
     let give = |_, row: usize, shares: &[R]| {
         let to = own[row..].iter().zip(shares);
         to.for_each(|(to, share)| R::Bits::store(to, share.to_bits()));
@@ -153,32 +128,9 @@ fn sweep<R: Real>(
         }
         Ok(())
     })?;
-    tell::<R>(own, all, (told_rows, tells))?;
     let sums = blocks.into_iter().map(|(_, sums)| sums.into_inner());
     Ok(Sums::total(sums))
 }
-
-/// Writes own shares where others ask for them.
-fn tell<R: Real>(
-    own: Shares<'_, R>,
-    all: &[Shares<'_, R>],
-    (told_rows, tells): (&[u32], Tells),
-) -> KernelResult {
-    for (there, [first, count, rows]) in all.iter().zip(tells) {
-        let there = &there[first as usize..][..count as usize];
-        Grid::of_blocks(there.len(), SHARES).for_each_block(|block| {
-            for at in block.range {
-                let row = if rows == ALL { at } else { told_rows[rows as usize + at] as usize };
-                R::Bits::store(&there[at], R::Bits::load(&own[row]));
-            }
-            Ok(())
-        })?;
-    }
-    Ok(())
-}
-
-/// Shares that a block tells.
-const SHARES: usize = 1 << 14;
 
 #[cfg(test)]
 mod tests {
@@ -186,23 +138,18 @@ mod tests {
     use millstream_graph::generate::{self, GenerateOptions};
 
     use super::*;
-    use crate::linked_sweeps;
     use crate::pull::on_host_devices;
 
-    /// What both ways come to, and the memory that this one takes at most.
-    fn swept(graph: &CsrGraph, devices: usize) -> (Ranks, Ranks, u64) {
-        let (context, pull) = on_host_devices(graph, devices);
-        let options = PageRankOptions::default();
-        let ranks = context.block_on(async {
-            let ranks = run(&pull, &options).await?;
-            let most = context.devices().iter().map(|device| device.memory().peak).sum();
-            Ok::<_, crate::Error>((ranks, linked_sweeps::run(&pull, &options).await?, most))
-        });
-        ranks.unwrap().unwrap()
+    /// What it comes to, and the memory that it takes at most.
+    fn swept(graph: &CsrGraph, devices: usize, with_links: bool) -> (Ranks, u64) {
+        let (context, pull) = on_host_devices(graph, devices, with_links);
+        let ranks = context.block_on(pull.run(&PageRankOptions::default()));
+        let most = context.devices().iter().map(|device| device.memory().peak).sum();
+        (ranks.unwrap().unwrap(), most)
     }
 
     #[test]
-    fn ranks_and_what_is_told_are_those_over_links() {
+    fn ranks_and_what_is_read_of_others_are_those_over_links() {
         let options = GenerateOptions::default();
         let road = generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap();
         let kron = generate::kron(10, 8, &options).unwrap();
@@ -210,7 +157,8 @@ mod tests {
         let arcs: Vec<_> = (0..2000).flat_map(|from| [(from, 2000), (2000, from)]).collect();
         let star = CsrGraph::from_edges(4001, &arcs).unwrap();
         for (graph, devices) in [(&road, 1), (&road, 4), (&kron, 3), (&kron, 16), (&star, 3)] {
-            let (ranks, linked, _) = swept(graph, devices);
+            let [(ranks, _), (linked, _)] =
+                [false, true].map(|with_links| swept(graph, devices, with_links));
             // Sums are of the same rows in the same order.
             assert_eq!((ranks.iterations, &ranks.ranks), (linked.iterations, &linked.ranks));
             let bytes = |ranks: &Ranks| -> u64 {
@@ -222,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn devices_have_no_more_shares_than_over_links() {
+    fn devices_have_the_shares_of_all_vertices_together() {
         let vertices = 1 << 18;
         let few = CsrGraph::from_edges(vertices, &[(0, 1), (vertices - 1, 0)]).unwrap();
         // All vertices' shares are 1 MiB, three times with those that ranks start with; what their arcs
         // weigh is another, on their owners.
-        let (_, _, most) = swept(&few, 16);
+        let (_, most) = swept(&few, 16, false);
         assert!(most < 5 << 20, "{most} bytes");
     }
 }

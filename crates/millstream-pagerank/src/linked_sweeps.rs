@@ -221,7 +221,7 @@ mod tests {
 
     /// Ranks, the bytes that went over links in each sweep, and those that devices had at most.
     fn swept(graph: &CsrGraph, devices: usize) -> (Vec<f64>, u64, u64) {
-        let (context, pull) = on_host_devices(graph, devices);
+        let (context, pull) = on_host_devices(graph, devices, true);
         let ranks = context.block_on(run(&pull, &PageRankOptions::default())).unwrap().unwrap();
         let bytes: u64 = ranks.statistics.links.iter().map(|link| link.bytes).sum();
         let most = context.devices().iter().map(|device| device.memory().peak).sum();

@@ -42,21 +42,42 @@ pub(crate) struct PullPart<R: Real> {
     pub(crate) sources: Arc<DeviceBuffer<u32>>,
     pub(crate) weights: Arc<DeviceBuffer<R>>,
     pub(crate) row_weights: Arc<DeviceBuffer<R>>,
-    /// What all vertices give when ranks are even; empty unless the devices form a gang.
+    /// What all vertices give when ranks are even, where the device has the shares of all.
     pub(crate) even: Arc<DeviceBuffer<R::Bits>>,
     /// See [`Askers::of_items`]; empty unless several devices form a gang.
     pub(crate) askers: Arc<DeviceBuffer<u32>>,
-    /// Shares that each device is told after a sweep.
+    /// Shares that each device is told after a sweep, or reads where they lie.
     pub(crate) told: Vec<u64>,
-    /// What each device is told; empty if the devices form a gang.
+    /// What each device is told over links.
     pub(crate) tells: Vec<Halo>,
     /// The rows that are named there.
     pub(crate) told_rows: Arc<DeviceBuffer<u32>>,
-    /// Where the device has which shares: in a gang, those of all vertices.
+    /// Where the device finds which shares: those of all vertices, unless it is told over links.
     pub(crate) places: Places,
     block_rows: u32,
     long_rows: u32,
     wide_slices: u32,
+}
+
+/// How devices learn what the vertices of others give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exchange {
+    /// Each GPU has the shares of all vertices, into which the others write.
+    Gang,
+    /// The first host device has the shares of all vertices, for all.
+    Common,
+    /// Packets bring what rows ask for.
+    Links,
+}
+
+impl Exchange {
+    pub(crate) fn of(context: &Context) -> Exchange {
+        match (pull_sends_packets(context), context.all_gpus()) {
+            (true, _) => Exchange::Links,
+            (false, true) => Exchange::Gang,
+            (false, false) => Exchange::Common,
+        }
+    }
 }
 
 impl<R: Real> PullGraph<R> {
@@ -72,10 +93,10 @@ impl<R: Real> PullGraph<R> {
         let start = Instant::now();
         let partition = sorted(partition, transposed);
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
-        let is_gang = is_gang(context);
+        let exchange = Exchange::of(context);
         let rows = |place| SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
         let rows: Vec<_> = (0..context.devices().len()).map(rows).collect();
-        let host = HostGraph::new(&partition, &row_weights, &rows, is_gang);
+        let host = HostGraph::new(&partition, &row_weights, &rows, exchange);
         let (mut parts, mut events) = (Vec::new(), Vec::new());
         for ((place, device), rows) in context.devices().iter().enumerate().zip(rows) {
             let stream = device.stream()?;
@@ -85,7 +106,7 @@ impl<R: Real> PullGraph<R> {
         for event in events {
             event.completed().await?;
         }
-        if !is_gang {
+        if exchange == Exchange::Links {
             upload_halos(context, &partition, &mut parts).await?;
         }
         let dangling = row_weights.iter().filter(|&&weight| weight == 0.0).count();
@@ -107,11 +128,11 @@ impl<R: Real> PullGraph<R> {
 
     /// Sweeps until the change is small enough.
     pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
-        match pull_sends_packets(&self.context) {
+        match Exchange::of(&self.context) {
             _ if options.max_iterations == 0 => Ok(self.unswept()),
-            true => linked_sweeps::run(self, options).await,
-            false if is_gang(&self.context) => gang_sweeps::run(self, options).await,
-            false => host_sweeps::run(self, options).await,
+            Exchange::Links => linked_sweeps::run(self, options).await,
+            Exchange::Gang => gang_sweeps::run(self, options).await,
+            Exchange::Common => host_sweeps::run(self, options).await,
         }
     }
 
@@ -199,11 +220,13 @@ impl<R: Real> PullGraph<R> {
 struct HostGraph<'a, R: Real> {
     partition: &'a Partition,
     row_weights: &'a [f64],
-    is_gang: bool,
-    /// What all vertices give when ranks are even; empty unless the devices form a gang.
+    exchange: Exchange,
+    /// What all vertices give when ranks are even, where a device has the shares of all.
     even: Arc<[R::Bits]>,
     /// Unless there is nobody to be told, by a gang.
     askers: Option<Askers>,
+    /// How many vertices of each device the rows of each device ask for, where they read them.
+    asked: Vec<Vec<u64>>,
 }
 
 impl<'a, R: Real> HostGraph<'a, R> {
@@ -211,16 +234,23 @@ impl<'a, R: Real> HostGraph<'a, R> {
         partition: &'a Partition,
         row_weights: &'a [f64],
         rows: &[SlicedRows<R>],
-        is_gang: bool,
+        exchange: Exchange,
     ) -> HostGraph<'a, R> {
-        let even: Arc<[R::Bits]> = if is_gang {
-            even_shares(row_weights).map(R::to_bits).collect()
-        } else {
-            Arc::default()
+        let even = match exchange {
+            Exchange::Links => Arc::default(),
+            _ => even_shares(row_weights).map(R::to_bits).collect(),
         };
-        let is_exchanged = rows.len() > 1 && is_gang;
-        let askers = is_exchanged.then(|| Askers::new(rows, partition));
-        HostGraph { partition, row_weights, is_gang, even, askers }
+        let is_told = rows.len() > 1 && exchange == Exchange::Gang;
+        let askers = is_told.then(|| Askers::new(rows, partition));
+        let asked = |(place, rows): (usize, &SlicedRows<R>)| {
+            let asked = halo::asked(&rows.sources, partition, place);
+            asked.iter().map(|vertices| vertices.len() as u64).collect()
+        };
+        let asked = match exchange {
+            Exchange::Common => rows.iter().enumerate().map(asked).collect(),
+            _ => Vec::new(),
+        };
+        HostGraph { partition, row_weights, exchange, even, askers, asked }
     }
 
     /// A part, when the stream has come so far; it tells nobody anything over links.
@@ -231,19 +261,26 @@ impl<'a, R: Real> HostGraph<'a, R> {
         let row_weights = row_weights.iter().map(|&weight| R::from_f64(weight)).collect();
         let of_items = |askers: &Askers| askers.of_items(&rows, partition, place);
         let askers = self.askers.as_ref().map(of_items).unwrap_or_default();
-        let told = told(&askers, &rows, own.len(), partition.parts());
-        let places = if self.is_gang {
-            Places::of_all(partition)
-        } else {
-            Places::new(&rows.sources, partition, place)
+        let (told, places) = match self.exchange {
+            Exchange::Gang => {
+                let told = told(&askers, &rows, own.len(), partition.parts());
+                (told, Places::of_all(partition))
+            }
+            Exchange::Common => {
+                let told = self.asked.iter().map(|asked| asked[place]).collect();
+                (told, Places::of_all(partition))
+            }
+            Exchange::Links => (Vec::new(), Places::new(&rows.sources, partition, place)),
         };
+        let has_all = self.exchange == Exchange::Gang || place == 0;
+        let even = if has_all { Arc::clone(&self.even) } else { Arc::default() };
         let sources = places.of_sources(rows.sources, partition.vertices());
         Ok(PullPart {
             offsets: uploaded(stream, rows.offsets)?,
             sources: uploaded(stream, sources)?,
             weights: uploaded(stream, rows.weights)?,
             row_weights: uploaded(stream, row_weights)?,
-            even: Arc::new(stream.uploaded(Arc::clone(&self.even))?),
+            even: Arc::new(stream.uploaded(even)?),
             askers: uploaded(stream, askers)?,
             told,
             tells: Vec::new(),
@@ -267,7 +304,7 @@ fn told<R>(askers: &[u32], rows: &SlicedRows<R>, own: usize, devices: usize) -> 
     (0..devices).map(told).collect()
 }
 
-/// What devices tell each other, unless they form a gang: of each one's vertices what the rows of each
+/// What devices tell each other over links: of each one's vertices what the rows of each
 /// other one ask for.
 async fn upload_halos<R: Real>(
     context: &Context,
@@ -287,7 +324,7 @@ async fn upload_halos<R: Real>(
 }
 
 /// Whether PageRank by pulling sends packets over links on the devices of a context. It does not where
-/// they write into each other's memory: up to eight GPUs with NVLink between all, or up to 16 host
+/// they reach each other's memory: up to eight GPUs with NVLink between all, or up to 16 host
 /// devices, unless another [way](millstream_flow::Context::transfer) than pushing is asked for.
 ///
 /// ```
@@ -302,11 +339,6 @@ async fn upload_halos<R: Real>(
 /// ```
 pub fn pull_sends_packets(context: &Context) -> bool {
     !can_meet(context)
-}
-
-/// Whether the sweeps of a context's devices are those of a gang.
-fn is_gang(context: &Context) -> bool {
-    context.all_gpus() && !pull_sends_packets(context)
 }
 
 fn even_shares<R: Real>(row_weights: &[f64]) -> impl Iterator<Item = R> {
@@ -328,10 +360,17 @@ pub(crate) fn cuda_sources() -> [CudaSource; 3] {
     [sweep::cuda_source(false), gang, halo::cuda_source("pack_f32")]
 }
 
-/// A graph on so many host devices, in blocks.
+/// A graph on so many host devices, in blocks, with links between them or without.
 #[cfg(test)]
-pub(crate) fn on_host_devices(graph: &CsrGraph, devices: usize) -> (Context, PullGraph<f32>) {
-    let builder = Context::builder().devices(millstream_flow::Devices::host(devices));
+pub(crate) fn on_host_devices(
+    graph: &CsrGraph,
+    devices: usize,
+    with_links: bool,
+) -> (Context, PullGraph<f32>) {
+    let mut builder = Context::builder().devices(millstream_flow::Devices::host(devices));
+    if with_links {
+        builder = builder.transfer(millstream_device::TransferWay::Copy);
+    }
     let context = builder.build().unwrap();
     let parts = millstream_graph::partition::edge_balanced_blocks(graph, devices);
     let transposed = graph.transposed().unwrap();

@@ -1,20 +1,18 @@
 //! What sweeps change where devices reach each other's memory, and what has come of it, whether a gang
 //! sweeps (`gang_sweeps.rs`) or host devices do (`host_sweeps.rs`).
 
-use std::sync::Arc;
-
 use millstream_device::{Device, DeviceBuffer, SharedBuffer};
 use millstream_flow::LinkStatistics;
 use millstream_traversal::internals::OwnedValues;
 
-use crate::pull::PullGraph;
+use crate::pull::{Exchange, PullGraph};
 use crate::real::Real;
 use crate::share::teleport;
 use crate::sweep::rank;
 use crate::{PageRankOptions, Result};
 
-/// What changes in a run: the shares that each device has, as they are after even numbers of sweeps and
-/// after odd ones. And what comes to its own vertices from nowhere, if not the same to all.
+/// What changes in a run: the shares that each GPU of a gang has, or the first host device for all, as
+/// they are after even numbers of sweeps and after odd ones. And what comes to its own vertices from nowhere, if not the same to all.
 pub(crate) struct SweepMemory<R: Real> {
     even: Vec<SharedBuffer<R::Bits>>,
     odd: Vec<SharedBuffer<R::Bits>>,
@@ -32,20 +30,16 @@ impl<R: Real> SweepMemory<R> {
         let mut events = Vec::new();
         for (place, device) in pull.context.devices().iter().enumerate() {
             let (part, stream) = (&pull.parts[place], device.stream()?);
-            let shares = match part.even.is_empty() {
-                true => {
-                    let even = pull.even_shares(&part.places).into_iter().map(R::to_bits);
-                    Arc::new(stream.uploaded(even.collect::<Vec<_>>())?)
-                }
-                false => Arc::clone(&part.even),
-            };
             let own = chances.get(pull.own(place)).unwrap_or_default();
             let own: Vec<R> = own.iter().map(|&chance| R::from_f64(chance)).collect();
             memory.teleport.push(stream.uploaded(own)?);
-            let even = device.shared_to_overwrite(shares.len())?;
-            stream.copy_to_shared(&*shares, &even, 0..shares.len())?;
-            memory.even.push(even);
-            memory.odd.push(device.shared(shares.len())?);
+            if place == 0 || Exchange::of(&pull.context) == Exchange::Gang {
+                let shares = &*part.even;
+                let even = device.shared_to_overwrite(shares.len())?;
+                stream.copy_to_shared(shares, &even, 0..shares.len())?;
+                memory.even.push(even);
+                memory.odd.push(device.shared(shares.len())?);
+            }
             events.push(stream.record()?);
         }
         for event in events {
@@ -68,7 +62,9 @@ pub(crate) async fn ranks<R: Real>(
     let download = |(place, device): (usize, &Device)| {
         let own = pull.partition.range(place);
         let first = pull.parts[place].places.of_own(own.clone()) as usize;
-        device.stream()?.download_shared(&shares[place], first..first + own.len())
+        // The last device that has them has them for all after it.
+        let shares = &shares[place.min(shares.len() - 1)];
+        device.stream()?.download_shared(shares, first..first + own.len())
     };
     let arriving = pull.context.devices().iter().enumerate().map(download);
     let arriving = arriving.collect::<Result<Vec<_>, _>>()?;
@@ -80,7 +76,7 @@ pub(crate) async fn ranks<R: Real>(
     Ok(shares.restored(rank)?)
 }
 
-/// A packet is what one device tells another after a sweep.
+/// A packet is what one device tells another after a sweep, or reads of it.
 pub(crate) fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
     let devices = pull.context.devices();
     let mut links = Vec::new();

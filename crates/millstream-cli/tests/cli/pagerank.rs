@@ -174,7 +174,7 @@ fn an_option_of_the_worklist_asks_for_it() {
     for options in [&[][..], &["--routing", "auto"]] {
         assert!(!pushes(options), "{options:?}");
     }
-    // Sweeps have packets, too, where devices do not write into each other's memory.
+    // Sweeps have packets, too, where devices do not reach each other's memory.
     let packets = &["--packet-bytes", "4096", "--buffers", "1"][..];
     for (transfer, does_nothing) in [("push", true), ("copy", false), ("host", false)] {
         let pagerank = ["pagerank", &karate, "--transfer", transfer, "--json"];
