@@ -64,6 +64,14 @@ impl DistanceRule for IntegerDistances {
     }
 }
 
+/// A program of `sssp.cuh`.
+fn program(class: &'static str) -> Trusted<CudaProgram> {
+    let structs = &[Settings::LAYOUT];
+    let program = CudaProgram { file: "sssp.cuh", text: include_str!("sssp.cuh"), class, structs };
+    // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
+    unsafe { Trusted::new(program) }
+}
+
 impl CudaRule for IntegerDistances {
     // SAFETY: a class of `distances.cuh`.
     const CLASS: Trusted<&'static str> = unsafe { Trusted::new("IntegerDistances") };
@@ -98,18 +106,10 @@ impl Rule for IntegerDistances {
     }
 
     fn cuda(keeps_predecessors: bool) -> Trusted<CudaProgram> {
-        let class = match keeps_predecessors {
-            false => "millstream::Relaxation<millstream::IntegerPaths, millstream::u32>",
-            true => "millstream::Relaxation<millstream::IntegerPaths, millstream::u64>",
-        };
-        let program = CudaProgram {
-            file: "sssp.cuh",
-            text: include_str!("sssp.cuh"),
-            class,
-            structs: &[Settings::LAYOUT],
-        };
-        // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
-        unsafe { Trusted::new(program) }
+        match keeps_predecessors {
+            false => program("millstream::Relaxation<millstream::IntegerPaths, millstream::u32>"),
+            true => program("millstream::Relaxation<millstream::IntegerPaths, millstream::u64>"),
+        }
     }
 }
 
@@ -184,18 +184,10 @@ impl Rule for RealDistances {
     }
 
     fn cuda(keeps_predecessors: bool) -> Trusted<CudaProgram> {
-        let class = match keeps_predecessors {
-            false => "millstream::Relaxation<millstream::RealPaths, millstream::u32>",
-            true => "millstream::Relaxation<millstream::RealPaths, millstream::u64>",
-        };
-        let program = CudaProgram {
-            file: "sssp.cuh",
-            text: include_str!("sssp.cuh"),
-            class,
-            structs: &[Settings::LAYOUT],
-        };
-        // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
-        unsafe { Trusted::new(program) }
+        match keeps_predecessors {
+            false => program("millstream::Relaxation<millstream::RealPaths, millstream::u32>"),
+            true => program("millstream::Relaxation<millstream::RealPaths, millstream::u64>"),
+        }
     }
 }
 
