@@ -135,7 +135,6 @@ impl LevelSearch<'_> {
 
     fn rules(&self, settings: &Settings) -> Rules {
         Rules {
-            devices: settings.place.devices as usize,
             connected: u64::from(settings.connected),
             depth_limit: self.depth_limit,
             alpha: settings.alpha,
@@ -196,8 +195,10 @@ impl LevelSearch<'_> {
             Some(hubs) => hubs.of(place).clone(),
             None => DeviceHubs::none(device)?,
         };
-        let visited = device.shared_to_overwrite(2 * beginning.words())?;
-        for copy in 0..2 {
+        // Host devices claim in the first one's.
+        let copies = if place == 0 || context.all_gpus() { 2 } else { 0 };
+        let visited = device.shared_to_overwrite(copies * beginning.words())?;
+        for copy in 0..copies {
             beginning.write(stream, place, &visited, copy * beginning.words())?;
         }
         let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;

@@ -1,6 +1,7 @@
 //! The phases of a level-synchronous search on host devices; what `levels.cuh` does between
 //! barriers.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,7 +19,7 @@ enum Word {
     Rows,
     /// Vertices found.
     Visited,
-    /// Words of visited bits stored for others.
+    /// Words of visited bits stored, for all.
     Stored,
     Received,
     Kept,
@@ -170,7 +171,6 @@ impl<'a> Twin<'a> {
             Phase::Seed => self.seed(),
             Phase::Expand => self.expand(),
             Phase::Absorb => self.absorb(),
-            Phase::Publish => self.publish(),
             Phase::Sweep => self.sweep(),
             Phase::Gather => self.gather(),
             Phase::Finished => Ok(()),
@@ -179,7 +179,9 @@ impl<'a> Twin<'a> {
 
     fn seed(&self) -> KernelResult {
         let mut found = Vec::new();
-        self.sources.iter().for_each(|&item| self.take(item, &mut found));
+        let bits = self.bits(self.copy);
+        let news = self.sources.iter().filter(|&&item| claim(bits, item as u32));
+        news.for_each(|&item| self.take(item, &mut found));
         self.push(&found);
         self.count(Word::Visited, found.len());
         Ok(())
@@ -187,7 +189,7 @@ impl<'a> Twin<'a> {
 
     fn expand(&self) -> KernelResult {
         let (begin, end) = (self.frontier.0 as usize, self.frontier.1 as usize);
-        let bits = self.bits(self.here, self.copy);
+        let bits = self.bits(self.copy);
         Grid::of_blocks(end - begin, BLOCK).for_each_block(|block| {
             let mut found = Vec::with_capacity(block.range.len());
             for place in block.range {
@@ -222,8 +224,6 @@ impl<'a> Twin<'a> {
 
     fn absorb(&self) -> KernelResult {
         let own = &self.words[self.here];
-        // Everything that has come is looked at once more: what was taken before is
-        // no news.
         let (mut taken, mut found) = (0, Vec::new());
         for from in (0..self.settings.place.devices as usize).filter(|&from| from != self.here) {
             let sent = self.words[from][Word::Sent as usize + self.here].load(Ordering::Relaxed);
@@ -247,16 +247,8 @@ impl<'a> Twin<'a> {
         Word::Sent as usize + self.settings.place.devices as usize + from
     }
 
-    fn publish(&self) -> KernelResult {
-        let now = self.bits(self.here, self.copy);
-        let publish = |word: usize, mask: u32, _: &mut Vec<u32>| {
-            self.store(self.copy, word, now[word].load(Ordering::Relaxed) & mask);
-        };
-        self.each_word(publish, |_| {})
-    }
-
     fn sweep(&self) -> KernelResult {
-        let now = self.bits(self.here, self.copy);
+        let [now, next] = [0, 1].map(|other| self.bits(self.copy ^ other));
         let sweep = |word: usize, mask: u32, found: &mut Vec<u32>| {
             let mut bits: u32 = now[word].load(Ordering::Relaxed) & mask;
             let open = mask & !bits;
@@ -271,13 +263,15 @@ impl<'a> Twin<'a> {
                     found.push(vertex);
                 }
             }
-            self.store(self.copy ^ 1, word, bits);
+            // Those of a word shared with others stay.
+            next[word].fetch_or(bits, Ordering::Relaxed);
         };
+        self.count(Word::Stored, self.own_words().len());
         self.each_word(sweep, |found| self.count(Word::Visited, found.len()))
     }
 
     fn gather(&self) -> KernelResult {
-        let [now, before] = [0, 1].map(|other| self.bits(self.here, self.copy ^ other));
+        let [now, before] = [0, 1].map(|other| self.bits(self.copy ^ other));
         let gather = |word: usize, mask: u32, found: &mut Vec<u32>| {
             let [now, before] = [now, before].map(|bits| bits[word].load(Ordering::Relaxed));
             let fresh = now & !before & mask;
@@ -285,6 +279,11 @@ impl<'a> Twin<'a> {
             found.extend(bits.map(|bit| word as u32 * 32 + bit));
         };
         self.each_word(gather, |found| self.push(found))
+    }
+
+    fn own_words(&self) -> Range<usize> {
+        let (first, end) = (self.first as usize, self.end as usize);
+        if first < end { first / 32..end.div_ceil(32) } else { 0..0 }
     }
 
     /// Words with owned vertices, and which of their bits are; `finish` takes what was
@@ -295,7 +294,7 @@ impl<'a> Twin<'a> {
         finish: impl Fn(&[u32]) + Send + Sync,
     ) -> KernelResult {
         let (first, end) = (self.first as usize, self.end as usize);
-        let words = if first < end { first / 32..end.div_ceil(32) } else { 0..0 };
+        let words = self.own_words();
         Grid::of_blocks(words.len(), BLOCK).for_each_block(|block| {
             let mut found = Vec::new();
             for word in block.range.map(|word| words.start + word) {
@@ -308,17 +307,10 @@ impl<'a> Twin<'a> {
         })
     }
 
-    /// Adds bits to all devices' copies: those of a word shared with others stay.
-    fn store(&self, copy: u32, word: usize, bits: u32) {
-        for device in 0..self.settings.place.devices as usize {
-            self.bits(device, copy)[word].fetch_or(bits, Ordering::Relaxed);
-        }
-        self.count(Word::Stored, 1);
-    }
-
-    fn bits(&self, device: usize, copy: u32) -> &[AtomicU32] {
+    /// The visited bits of all vertices, for all devices.
+    fn bits(&self, copy: u32) -> &[AtomicU32] {
         let words = self.settings.place.vertices.div_ceil(32) as usize;
-        &self.visited[device][copy as usize * words..][..words]
+        &self.visited[0][copy as usize * words..][..words]
     }
 
     fn inbox(&self, to: usize, from: usize) -> &[AtomicU64] {
@@ -333,13 +325,11 @@ impl<'a> Twin<'a> {
         &targets[offsets[row] as usize..offsets[row + 1] as usize]
     }
 
-    /// Takes an item that names an owned vertex, which is found if that is news.
+    /// Takes an item that names an owned vertex, which has been claimed.
     fn take(&self, item: u64, found: &mut Vec<u32>) {
         let vertex = item as u32;
-        if claim(self.bits(self.here, self.copy), vertex) {
-            self.reach(vertex, (item >> 32) as u32);
-            found.push(vertex);
-        }
+        self.reach(vertex, (item >> 32) as u32);
+        found.push(vertex);
     }
 
     fn reach(&self, vertex: u32, predecessor: u32) {

@@ -10,8 +10,6 @@ pub(crate) enum Phase {
     Expand,
     /// Claim what other devices have found here.
     Absorb,
-    /// Give the others this device's visited bits.
-    Publish,
     /// Bottom-up: look for visited neighbours.
     Sweep,
     /// Make a list of the frontier from bits.
@@ -23,7 +21,6 @@ pub(crate) enum Phase {
 /// When to go which way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    pub(crate) devices: usize,
     /// Vertices that have arcs, or are sources.
     pub(crate) connected: u64,
     pub(crate) depth_limit: u32,
@@ -66,10 +63,9 @@ impl Pilot {
     }
 
     fn next(&mut self, totals: Totals) -> Phase {
-        let Rules { devices, connected, depth_limit, alpha, beta } = self.rules;
+        let Rules { connected, depth_limit, alpha, beta } = self.rules;
         let left = connected - totals.visited;
         match self.phase {
-            Phase::Publish => Phase::Sweep,
             Phase::Gather => {
                 self.kept.rows = totals.rows;
                 Phase::Expand
@@ -93,8 +89,7 @@ impl Pilot {
                 match rows == 0 || self.level == depth_limit {
                     true => Phase::Finished,
                     false if rows * u64::from(alpha) <= left => Phase::Expand,
-                    false if devices == 1 => Phase::Sweep,
-                    false => Phase::Publish,
+                    false => Phase::Sweep,
                 }
             }
         }
