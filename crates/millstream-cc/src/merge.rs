@@ -96,12 +96,12 @@ impl Course {
     }
 }
 
-/// Rows of arcs and whose is the first; parents; members and pairs of all devices; which device this is,
+/// Rows of arcs and whose is the first; parents; members; pairs of all devices; which device this is,
 /// and the hub; the vertices covered and those to label; the ranges to tell of.
 type Signature = (
     (Read<u64>, Read<u32>, Value<u32>),
     Shared<u32>,
-    (SharedSet<u32>, SharedSet<u64>),
+    (Shared<u32>, SharedSet<u64>),
     (Value<u32>, Value<u32>),
     (Value<[u32; 2]>, Value<[u32; 2]>),
     Value<Ranges>,
@@ -124,6 +124,8 @@ pub(crate) async fn search(
     let meetings = TwinMeetings::new(context, Course { phase, found: 0 });
     let kernel = kernel(&meetings, solvers.len());
     let Sets { members, pairs } = &Sets::new(solvers);
+    // In the first one's memory, for all.
+    let members = members[0];
     let launch = |place: usize, stream: &Stream| {
         let (solver, resident) = (&solvers[place], &residents[place]);
         let Solver { parents, covered, own, told, .. } = solver;
@@ -132,7 +134,7 @@ pub(crate) async fn search(
         let arguments = (
             (offsets, targets, resident.first_vertex),
             parents,
-            (&members[..], &pairs[..]),
+            (members, &pairs[..]),
             (place as u32, resident.hub),
             (range(covered), range(own)),
             *told,
@@ -148,12 +150,12 @@ fn kernel(meetings: &Arc<TwinMeetings<Course>>, devices: usize) -> Kernel<Signat
     let meetings = Arc::clone(meetings);
     Kernel::of_step_closure("components", move |_, view: &View<'_>| {
         let twin = Twin::new(view);
-        let step = |course: &Course| twin.step(course.phase, &found[twin.members.here]);
+        let step = |course: &Course| twin.step(course.phase, &found[twin.told.here]);
         let advance = |course: &mut Course| {
             let found = found.iter().map(|its| its.load(Ordering::Relaxed)).sum();
             course.advance(found, twin.parents.len())
         };
-        meetings.run_twin(twin.members.here, step, advance)
+        meetings.run_twin(twin.told.here, step, advance)
     })
 }
 
@@ -179,7 +181,7 @@ impl<'a> Twin<'a> {
         Twin {
             rows,
             parents,
-            members: Members { of: members, here },
+            members: Members(members),
             told: Told { pairs, here },
             hub,
             covered: range(covered),

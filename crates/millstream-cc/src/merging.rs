@@ -6,28 +6,23 @@ use std::ops::Range;
 use crate::hooking::{hook, hook_telling, look_for_root};
 use crate::sync::{AtomicU32, AtomicU64, Fault, Ordering, seeded};
 
-/// A bit for each vertex, the whole of it on every device: whether it is known to be in
-/// the hub's component. Of no length where there is no search from the hub.
-pub(crate) struct Members<'a> {
-    pub(crate) of: Vec<&'a [AtomicU32]>,
-    pub(crate) here: usize,
-}
+/// A bit for each vertex, for all devices: whether it is known to be in the hub's component.
+/// Of no length where there is no search from the hub. Each GPU has all bits.
+pub(crate) struct Members<'a>(pub(crate) &'a [AtomicU32]);
 
 impl Members<'_> {
     pub(crate) fn has(&self, vertex: u32) -> bool {
         // Relaxed, here and below: old bits will do, and the devices' meetings publish all.
-        let word = self.of[self.here].get(vertex as usize / 32);
+        let word = self.0.get(vertex as usize / 32);
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (vertex % 32) & 1 != 0)
     }
 
     pub(crate) fn add(&self, vertex: u32) {
-        for members in &self.of {
-            members[vertex as usize / 32].fetch_or(1 << (vertex % 32), Ordering::Relaxed);
-        }
+        self.0[vertex as usize / 32].fetch_or(1 << (vertex % 32), Ordering::Relaxed);
     }
 
     pub(crate) fn smallest(&self) -> Option<u32> {
-        let words = self.of[self.here].iter().map(|word| word.load(Ordering::Relaxed));
+        let words = self.0.iter().map(|word| word.load(Ordering::Relaxed));
         let first = words.enumerate().find(|&(_, word)| word != 0);
         first.map(|(at, word)| at as u32 * 32 + word.trailing_zeros())
     }

@@ -59,8 +59,9 @@ impl Search {
     ) -> Result<Vec<Solver>> {
         let Search { context, vertices, .. } = self;
         let has_members = spread.is_some() && method == Some(Method::OutsideHub);
+        let has_members = |place| has_members && (place == 0 || context.all_gpus());
         // GPUs store them by fours.
-        let members = if has_members { vertices.div_ceil(128) as usize * 4 } else { 0 };
+        let members = vertices.div_ceil(128) as usize * 4;
         let devices = context.devices().iter().zip(arcs).enumerate();
         let solvers = devices.map(|(place, (device, arcs))| {
             let range = |ranges: fn(&Spread) -> &Vec<Range<u32>>| {
@@ -77,7 +78,7 @@ impl Search {
                 covered,
                 own: range(|spread| &spread.own),
                 told,
-                members: device.shared(members)?,
+                members: device.shared(if has_members(place) { members } else { 0 })?,
                 // Also their number.
                 pairs: device.shared(1 + most_pairs)?,
                 shared_arcs: device.shared(shared_arcs_words(arcs))?,

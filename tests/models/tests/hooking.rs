@@ -79,7 +79,7 @@ fn labelled() {
     let parents: Vec<_> = [0, 0, 1, 2, 3, 4].into_iter().map(AtomicU32::new).collect();
     let parents = Arc::new(parents);
     let name = |parents: &[AtomicU32], vertex: u32| {
-        label(&Members { of: vec![&[]], here: 0 }, parents, vertex, 0);
+        label(&Members(&[]), parents, vertex, 0);
     };
     let beside = {
         let parents = Arc::clone(&parents);
@@ -111,16 +111,16 @@ fn merged(tells_of_hooks: bool) -> impl Fn() + Sync + Send + 'static {
     const HUB: u32 = 1;
     move || {
         let devices = [0, 1].map(|_| Arc::new([0, 1, 2, 3, 4, 5, 6].map(AtomicU32::new)));
-        let words = [0, 1].map(|_| [AtomicU32::new(0)]);
-        let members = |here| Members { of: words.iter().map(|words| &words[..]).collect(), here };
+        let words = [AtomicU32::new(0)];
+        let members = Members(&words);
         for vertex in [1, 4, 5] {
-            members(0).add(vertex);
+            members.add(vertex);
         }
         let lists = Arc::new([0, 1].map(|_| [0; 9].map(AtomicU64::new)));
         let told = |here| Told { pairs: lists.iter().map(|list| &list[..]).collect(), here };
         let edges = [&[(2, 3)][..], &[(0, 3), (6, HUB)]];
         for ((here, parents), edges) in devices.iter().enumerate().zip(edges) {
-            hook(&parents[..], members(here).smallest().unwrap(), HUB);
+            hook(&parents[..], members.smallest().unwrap(), HUB);
             for &(from, to) in edges {
                 match tells_of_hooks {
                     true => hook_and_tell(&told(here), &parents[..], from, to),
@@ -144,7 +144,7 @@ fn merged(tells_of_hooks: bool) -> impl Fn() + Sync + Send + 'static {
             join_list(&lists, &parents[..], 1);
             beside.join().unwrap();
             for vertex in own {
-                label(&members(here), &parents[..], vertex, HUB);
+                label(&members, &parents[..], vertex, HUB);
                 let expected = [0, 1, 0, 0, 1, 1, 1][vertex as usize];
                 assert_eq!(parents[vertex as usize].load(Ordering::Relaxed), expected, "{vertex}");
             }
