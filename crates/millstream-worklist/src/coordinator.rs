@@ -40,8 +40,10 @@ pub(crate) struct Coordinator {
     undeferring: AtomicUsize,
     finished: AtomicBool,
     stalled: AtomicBool,
-    /// Raised when either of the two is.
+    /// Raised when either of the two is, and by whoever asks whether the run is polled.
     over: Notify,
+    /// How often the run has taken that down.
+    answers: AtomicU64,
     deciding: Mutex<()>,
 }
 
@@ -101,6 +103,7 @@ impl Coordinator {
             finished: AtomicBool::new(false),
             stalled: AtomicBool::new(false),
             over: Notify::default(),
+            answers: AtomicU64::new(0),
             deciding: Mutex::new(()),
         }
     }
@@ -121,8 +124,20 @@ impl Coordinator {
     pub(crate) async fn over(&self) -> bool {
         while !self.is_finished() && !self.is_stalled() {
             self.over.notified().await;
+            // Relaxed: only how many.
+            self.answers.fetch_add(1, Ordering::Relaxed);
         }
         self.is_finished()
+    }
+
+    /// Wakes the run, which answers when it is polled: what else has woken it is seen to then, too.
+    pub(crate) fn ask(&self) {
+        self.over.notify();
+    }
+
+    /// A number that grows when the run answers.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
     }
 
     /// Whether the run stands still.

@@ -1,5 +1,6 @@
 //! Sees that a run which the host drives goes on: if nothing is under way and yet items
-//! are not accounted for, nobody would wake anybody any more.
+//! are not accounted for, nobody would wake anybody any more. A run that nobody polls may have been
+//! woken, and does not count as standing still.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,14 +32,17 @@ impl Watch {
         // A process that was stopped for long has one look to get going again.
         let pause = patience / 2;
         let watch = move || {
-            let (mut known, mut looks) = (None, 0);
+            let (mut known, mut looks, mut answers) = (None, 0, coordinator.answers());
+            coordinator.ask();
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let now = coordinator.standstill();
-                looks = if now.is_some() && now == known { looks + 1 } else { 0 };
+                let is_polled = std::mem::replace(&mut answers, coordinator.answers()) != answers;
+                looks = if now.is_some() && now == known && is_polled { looks + 1 } else { 0 };
                 known = now;
                 if looks == 2 {
                     return coordinator.stall();
                 }
+                coordinator.ask();
             }
         };
         std::thread::Builder::new().name("millstream watch".to_string()).spawn(watch).map_err(
@@ -104,9 +108,15 @@ mod tests {
         coordinator.counters[0].update(words.into_iter());
     }
 
+    /// Polls the run for so long.
     fn ends_in(coordinator: &Coordinator, wait: Duration) -> Option<bool> {
-        std::thread::sleep(wait);
-        coordinator.over().now_or_never()
+        for _ in 0..10 {
+            if let Some(is_finished) = coordinator.over().now_or_never() {
+                return Some(is_finished);
+            }
+            std::thread::sleep(wait / 10);
+        }
+        None
     }
 
     #[test]
@@ -126,6 +136,14 @@ mod tests {
         ] {
             assert!(error.contains(part), "{part}: {error}");
         }
+    }
+
+    #[test]
+    fn a_run_that_nobody_polls_does_not_stand_still() {
+        let coordinator = run(7);
+        let _watch = Watch::start(&coordinator, PATIENCE).unwrap();
+        std::thread::sleep(PATIENCE * 5);
+        assert!(!coordinator.is_stalled());
     }
 
     #[test]

@@ -246,7 +246,9 @@ impl<P: Program> DistributedWorklist<P> {
     /// Settings that do not fit together; the first cause of any failure.
     ///
     /// # Cancel safety
-    /// Dropping the future stops all devices; the problems are then in between.
+    /// Dropping the future stops all devices; the problems are then in between. So they are after an
+    /// error. Devices may still come to what the run has submitted: copies of the problems' buffers may
+    /// be refused as a hazard, and a next run needs buffers of its own.
     ///
     /// # Device ordering
     /// When it resolves, all kernels are over and host code comes after them.
