@@ -18,13 +18,18 @@ const TURN: Duration = Duration::from_millis(1);
 /// Where the twins of a search meet. They and the host share the course of the search: how far it has
 /// come, which says what all devices do until they meet again.
 #[derive(Debug)]
-pub struct TwinMeetings<C>(SharedCourse<C>);
+pub struct TwinMeetings<C> {
+    course: SharedCourse<C>,
+    /// None in a simulation, whose runs depend on no clock.
+    turn: Option<Duration>,
+}
 
 impl<C: Clone + Send> TwinMeetings<C> {
     /// From the beginning of a course, for all devices of a context.
     pub fn new(context: &Context, course: C) -> Arc<TwinMeetings<C>> {
-        let bell = Arc::clone(context.device_set().bell());
-        Arc::new(TwinMeetings(SharedCourse::new(context.devices().len(), course, bell)))
+        let set = context.device_set();
+        let course = SharedCourse::new(context.devices().len(), course, Arc::clone(set.bell()));
+        Arc::new(TwinMeetings { course, turn: set.simulation().is_none().then_some(TURN) })
     }
 
     /// What the twin of a device does: a `step` to each meeting. The last one to come lets the course
@@ -40,7 +45,8 @@ impl<C: Clone + Send> TwinMeetings<C> {
         advance: impl Fn(&mut C) -> bool,
     ) -> Result<Step, KernelFault> {
         let start = Instant::now();
-        let called = self.0.call(here, || start.elapsed() > TURN, step, advance)?;
+        let is_long = || self.turn.is_some_and(|turn| start.elapsed() > turn);
+        let called = self.course.call(here, is_long, step, advance)?;
         Ok(match called {
             Called::Over => Step::Done,
             Called::Waits => Step::Waits,
@@ -49,12 +55,12 @@ impl<C: Clone + Send> TwinMeetings<C> {
 
     /// How far the devices have come.
     pub fn course(&self) -> C {
-        self.0.course()
+        self.course.course()
     }
 
     /// Whether the search is over: asked for by a step that may take long.
     pub fn is_over(&self) -> bool {
-        self.0.is_over()
+        self.course.is_over()
     }
 
     /// Launches the twin of each device by `launch`, on these streams, and waits for all of them.
@@ -70,7 +76,7 @@ impl<C: Clone + Send> TwinMeetings<C> {
         mut launch: impl FnMut(usize, &Stream) -> millstream_device::Result<()>,
     ) -> millstream_device::Result<()> {
         // Also if a device fails: the others would wait for it.
-        let _waiting = Waiting(&self.0);
+        let _waiting = Waiting(&self.course);
         let mut twins = Vec::new();
         for (place, stream) in streams.iter().enumerate() {
             launch(place, stream)?;
