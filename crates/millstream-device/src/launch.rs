@@ -145,9 +145,7 @@ impl BoundKernel {
         accesses: Accesses,
     ) -> BoundKernel {
         let waiting = match code.twin {
-            Twin::Steps(_) | Twin::StepClosure(_) => {
-                Some(Box::new(Mutex::new((0..size).collect())))
-            }
+            Twin::Steps(_) | Twin::StepClosure(_) => Some(Box::default()),
             Twin::Function(_) | Twin::Closure(_) => None,
         };
         let name = Arc::clone(&code.name);
@@ -257,9 +255,9 @@ struct BoundLaunch<S: Parameter> {
     code: Arc<Code<S>>,
     bound: S::Bound,
     size: usize,
-    /// Blocks of a twin of steps that are not done; no others have any, and launches are to be small:
-    /// what one thread has allocated and another gives back takes long if it is not.
-    waiting: Option<Box<Mutex<Vec<usize>>>>,
+    /// Blocks of a twin of steps that are not done, once it was called; no others have any, and launches
+    /// are to be small: what one thread has allocated and another gives back takes long if it is not.
+    waiting: Option<Box<Mutex<Option<Vec<usize>>>>>,
     /// The arguments, if they are written beforehand: as they are bound, for a kernel that does not
     /// tell.
     #[cfg(feature = "cuda")]
@@ -275,18 +273,33 @@ impl<S: Parameter> BoundLaunch<S> {
 /// Calls every block that waits. Not generic, so that it is compiled once, and not for each
 /// kernel.
 fn step_blocks(
-    waiting: &mut Vec<usize>,
+    waiting: &mut Option<Vec<usize>>,
+    size: usize,
     twin: &(dyn Fn(usize) -> Result<Step, KernelFault> + Send + Sync),
 ) -> Result<Step, KernelFault> {
-    let blocks = std::mem::take(waiting);
+    let blocks = match waiting.take() {
+        Some(blocks) => blocks,
+        None => all_blocks(size)?,
+    };
     let step = |block: usize| Ok((block, over_if_early(twin(block))?));
     // On a simulated device, or outside of a pool of its own, one by one.
     let steps: Result<Vec<_>, KernelFault> = match rayon::current_thread_index() {
         None => blocks.into_iter().map(step).collect(),
         Some(_) => blocks.into_par_iter().map(step).collect(),
     };
-    waiting.extend(steps?.iter().filter(|(_, step)| *step == Step::Waits).map(|(at, _)| *at));
-    Ok(if waiting.is_empty() { Step::Done } else { Step::Waits })
+    let steps = steps?.into_iter();
+    let left: Vec<_> = steps.filter(|(_, step)| *step == Step::Waits).map(|(at, _)| at).collect();
+    let step = if left.is_empty() { Step::Done } else { Step::Waits };
+    *waiting = Some(left);
+    Ok(step)
+}
+
+fn all_blocks(size: usize) -> Result<Vec<usize>, KernelFault> {
+    let mut blocks = Vec::new();
+    let reserved = blocks.try_reserve_exact(size);
+    reserved.map_err(|_| KernelFault::new(format!("no memory for a list of {size} blocks")))?;
+    blocks.extend(0..size);
+    Ok(blocks)
 }
 
 /// A twin that returns early is done.
@@ -304,7 +317,7 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
         let view = unsafe { S::view(&self.bound) };
         let grid = Grid::new(self.size);
         let step = |twin: &_| match &self.waiting {
-            Some(waiting) => step_blocks(&mut waiting.lock(), twin),
+            Some(waiting) => step_blocks(&mut waiting.lock(), self.size, twin),
             None => Ok(Step::Done),
         };
         let result = match &self.code.twin {

@@ -281,7 +281,8 @@ impl Graph {
     ///
     /// # Cancel safety
     /// Dropping the future drops all tasks and ends the graph, as dropping a graph that has
-    /// not run does; buffers are freed when the devices are done with them.
+    /// not run does; buffers are freed when the devices are done with them. It waits for tasks
+    /// [on threads](Graph::spawn_on_thread) to come to their next await.
     pub async fn run<R, E: Into<Error>>(
         self,
         main: impl Future<Output = Result<R, E>>,

@@ -104,7 +104,8 @@ impl PageRank {
     /// [`Algorithm::Pull`], of those that leave for [`Algorithm::Push`].
     ///
     /// GPUs that pull keep a number for each vertex of the graph between runs: what it gives
-    /// while ranks are even.
+    /// while ranks are even. Up to 16 host devices keep them on the first one alone, which also has two
+    /// more for each vertex in a run, for all.
     ///
     /// # Errors
     /// Options or weights that have no meaning; no memory on a device; to push on GPUs, a vertex of more

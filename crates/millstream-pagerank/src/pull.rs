@@ -119,8 +119,10 @@ impl<R: Real> PullGraph<R> {
     pub(crate) fn layout(&self) -> Layout {
         let bytes = |part: &PullPart<R>| {
             let words = part.sources.len() + part.askers.len() + part.told_rows.len();
-            let weights = part.weights.len() * size_of::<R>();
-            part.offsets.len() * size_of::<u64>() + words * size_of::<u32>() + weights
+            let reals = part.weights.len() + part.even.len();
+            part.offsets.len() * size_of::<u64>()
+                + words * size_of::<u32>()
+                + reals * size_of::<R>()
         };
         let bytes = self.parts.iter().map(bytes).sum::<usize>() as u64;
         Layout { kind: LayoutKind::SlicedRows, bytes, time: self.time }

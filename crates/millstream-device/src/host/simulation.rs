@@ -233,7 +233,8 @@ impl State {
 
     fn advance(&mut self, stream: u64) {
         self.report.steps += 1;
-        self.report.time += self.random.random_range(self.delay.clone());
+        let delay = self.random.random_range(self.delay.clone());
+        self.report.time = self.report.time.saturating_add(delay);
         let digest = (self.report.schedule ^ stream).wrapping_mul(0x0100_0000_01B3);
         self.report.schedule = digest.rotate_left(17);
     }

@@ -144,3 +144,14 @@ fn a_turn_that_ends_in_a_panic_is_told_to_who_was_refused() {
     hear.recv_timeout(Duration::from_secs(10)).unwrap().unwrap();
     assert_eq!(items.read(0..4, <[u32]>::to_vec).unwrap(), [7; 4]);
 }
+
+#[test]
+fn more_blocks_than_memory_has_places_for_are_an_error() {
+    let kernel = Kernel::<(Value<u32>,)>::of_step_closure("many", |_, _| Ok(Step::Done));
+    on_both(|set| {
+        let stream = set.devices()[0].stream().unwrap();
+        kernel.launch(&stream, usize::MAX, (1,)).unwrap();
+        let error = stream.record().and_then(|event| event.synchronize()).unwrap_err().to_string();
+        assert!(error.contains("no memory for a list of 18446744073709551615 blocks"), "{error}");
+    });
+}

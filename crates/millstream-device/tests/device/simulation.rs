@@ -37,6 +37,14 @@ fn schedule(seed: u64, injection: Injection) -> (Vec<String>, SimulationReport) 
 }
 
 #[test]
+fn delays_that_come_to_more_than_time_itself_are_as_long_as_it() {
+    let injection =
+        Injection { delay: Some(Duration::MAX..=Duration::MAX), ..Injection::default() };
+    let (log, report) = schedule(1, injection);
+    assert_eq!((log.len(), report.time), (18, Duration::MAX));
+}
+
+#[test]
 fn a_seed_gives_one_schedule_and_others_differ() {
     for reorder in [false, true] {
         let injection = Injection { reorder, ..Injection::default() };

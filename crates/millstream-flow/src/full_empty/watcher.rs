@@ -7,6 +7,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use millstream_device::{Bell, DeviceSet};
+use parking_lot::Mutex;
 
 use super::attendance::{Attendance, Next};
 
@@ -21,7 +22,9 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// time is virtual and a wait without end is a deadlock that is reported.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
-    thread: OnceLock<millstream_device::Result<Thread>>,
+    thread: OnceLock<Thread>,
+    /// Locked by whoever starts it.
+    starting: Mutex<()>,
 }
 
 struct Shared {
@@ -53,7 +56,7 @@ impl Drop for Attention {
 impl Watcher {
     pub(crate) fn new(set: &DeviceSet) -> Watcher {
         let shared = Shared { bell: Arc::clone(set.bell()), attendance: Attendance::new() };
-        Watcher { shared: Arc::new(shared), thread: OnceLock::new() }
+        Watcher { shared: Arc::new(shared), thread: OnceLock::new(), starting: Mutex::new(()) }
     }
 
     /// Starts the thread, unless there is one: before anybody waits.
@@ -61,9 +64,10 @@ impl Watcher {
     /// # Errors
     /// The operating system has no thread.
     pub(crate) fn prepare(&self, set: &DeviceSet) -> crate::Result<()> {
-        if set.simulation().is_none() {
-            let thread = self.thread.get_or_init(|| self.start(set));
-            thread.as_ref().map_err(Clone::clone)?;
+        let _starting = self.starting.lock();
+        if set.simulation().is_none() && self.thread.get().is_none() {
+            // Nobody else sets it.
+            let _ = self.thread.set(self.start(set)?);
         }
         Ok(())
     }
@@ -75,7 +79,7 @@ impl Watcher {
     }
 
     fn unpark(&self) {
-        if let Some(Ok(thread)) = self.thread.get() {
+        if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
