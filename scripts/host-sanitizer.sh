@@ -12,5 +12,7 @@ export MILLSTREAM_TEST_DEVICES=${MILLSTREAM_TEST_DEVICES:-host:4}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1} ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0}
 
 # The standard library, too, or its locks and channels look like races.
-cargo +nightly test -Zbuild-std --target "$host" --no-default-features -p millstream-tests --test whole -- \
-    --test-threads=1 "$@"
+checked=(-Zbuild-std --target "$host" --no-default-features)
+# Some cases run the command.
+cargo +nightly build "${checked[@]}" -p millstream-cli
+cargo +nightly test "${checked[@]}" -p millstream-tests --test whole -- --test-threads=1 "$@"

@@ -49,12 +49,13 @@ run_cases() {
     exec 3< <(exec setsid "$whole" --exact "$@" --test-threads=1 --show-output \
         ${MILLSTREAM_LARGE:+--include-ignored} 2>&1)
     process=$!
+    echo "$process" > "$folder/$part.process"
     while :; do
         limit=$((start / 1000 + ${LIST_SECONDS:-345} - $(date +%s)))
         [ "$limit" -lt "${CASE_SECONDS:-100}" ] || limit=${CASE_SECONDS:-100}
-        line=
-        IFS= read -r -t $((limit > 0 ? limit : 1)) line <&3
-        code=$?
+        # As when nothing is said in time.
+        line= code=142
+        [ "$limit" -le 0 ] || { IFS= read -r -t "$limit" line <&3; code=$?; }
         [ -z "$line" ] || printf '%s\n' "$line" >> "$log"
         if [[ $line =~ ^test\ (gpus::[a-z0-9_:]+)\ \.\.\.\ *(.*)$ ]]; then
             now=$(milliseconds)
@@ -72,6 +73,7 @@ run_cases() {
     exec 3<&-
     wait "$process"
     process=$?
+    rm -f "$folder/$part.process"
     [ "$code" -le 128 ] || return 124
     return "$process"
 }
@@ -102,7 +104,17 @@ run_part() {
 
 failed=0
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+# Cases are in sessions of their own, and would go on.
+end() {
+    local running
+    for running in "$folder"/*.process; do
+        [ ! -s "$running" ] || kill -9 -- -"$(cat "$running")" 2> /dev/null
+    done
+    rm -rf "$folder"
+}
+trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 log=$folder/log
 for list in "$@"; do
     start=$(milliseconds)
@@ -113,8 +125,9 @@ for list in "$@"; do
     export MILLSTREAM_TEST_DEVICES=$list
     mapfile -t all < <("$whole" --list ${MILLSTREAM_LARGE:+--include-ignored} 2> /dev/null |
         sed -n 's/: test$//p' | grep -F "${CASES:-gpus::}" | grep '^gpus::')
-    beside=()
-    [[ $list =~ ^cuda:0-([0-9]+)$ ]] && [ "${BESIDE:-$((BASH_REMATCH[1] > 3))}" -eq 1 ] &&
+    beside=() are_many=0
+    [[ ! $list =~ ^cuda:0-([0-9]+)$ ]] || are_many=$((BASH_REMATCH[1] > 3))
+    [ "${BESIDE:-$are_many}" -ne 1 ] ||
         mapfile -t beside < <(printf '%s\n' "${all[@]}" | grep -E '^gpus::(faults|command)::')
     mapfile -t others < <(printf '%s\n' "${all[@]}" | grep -vxF -f <(printf '%s\n' "${beside[@]}" ''))
     rm -f "$folder"/*

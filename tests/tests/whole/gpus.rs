@@ -121,7 +121,8 @@ fn skip(needs: Needs, reason: &str) {
         Needs::Emulation => "needs emulation",
         Needs::More => "needs more",
     };
-    println!("skipped, {needs}: {reason}");
+    // On a line of its own, also behind the name of a case in a child.
+    println!("\nskipped, {needs}: {reason}");
 }
 
 fn is_gpu(device: &Device) -> bool {

@@ -33,6 +33,8 @@ pub(crate) fn in_child_with(
     println!("{}", String::from_utf8_lossy(&output.stdout));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{case} in a child: {}\n{said}", output.status);
+    let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+    assert!(ran, "no case is named {case}");
     time
 }
 
