@@ -123,6 +123,7 @@ fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn std::error::Erro
 }
 
 fn main() -> ExitCode {
+    set_driver_defaults();
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
