@@ -1,4 +1,4 @@
-//! What Millstream's benches share: `cargo bench -p millstream-benches`. Four of them use
+//! What Millstream's benches share: `cargo bench -p millstream-benches`. Five of them use
 //! criterion; the others are programs that print tables.
 
 use std::fmt::Display;
