@@ -93,7 +93,7 @@ fn chosen(work: &Workload) -> [Option<usize>; 3] {
     chosen.map(|mode| modes(work).iter().position(|known| Some(*known) == mode))
 }
 
-/// Microseconds of each mode, all of them in turn, after some runs that do not count.
+/// Microseconds of each mode, all of them in turn, after checked runs that do not count.
 fn measure(
     context: &Context,
     work: &Workload,
@@ -107,17 +107,19 @@ fn measure(
         Bed::new(context, device, work, packets[1])?,
     ];
     let (expected, mut is_right) = (work.expected(), true);
-    // Of large results now and then: that is slow.
-    let checked_every = if work.output_len() * 4 <= LARGE_RESULT { 1 } else { 20 };
+    // Large results now and then: that is slow.
+    let is_large = work.output_len() * 4 > LARGE_RESULT;
+    let (checked, compared_every) = if is_large { (5, 20) } else { (20, 1) };
     let mut times = [const { Vec::new() }; 6];
-    for run in 0..arguments.runs + 5 {
+    for run in 0..checked + arguments.runs {
         for (mode, times) in modes(work).iter().zip(&mut times) {
             let bed = &mut beds[usize::from(matches!(mode, Mode::EarlyLaunch(Moved::Copied)))];
-            let time = bed.run(*mode)?;
-            if run >= 5 {
-                times.push(time);
+            if run < checked {
+                is_right &= work.is_right(&expected, &bed.checked(*mode)?);
+                continue;
             }
-            if run % checked_every == 0 {
+            times.push(bed.run(*mode)?);
+            if run % compared_every == 0 {
                 is_right &= work.is_right(&expected, &bed.answer(*mode)?);
             }
         }

@@ -3,6 +3,8 @@
 //! that leave while it runs, and with both.
 
 mod bed;
+#[cfg(test)]
+mod tests;
 mod twin;
 mod workload;
 
