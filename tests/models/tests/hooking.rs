@@ -136,7 +136,7 @@ fn merged(tells_of_hooks: bool) -> impl Fn() + Sync + Send + 'static {
         plant(&devices[0][..], told(0).pair(1, 1), &(0..6));
         assert_eq!(look_for_root(&devices[0][..], 6), 6);
         let own = [0..3, 3..7];
-        for ((here, parents), own) in devices.iter().enumerate().zip(own) {
+        for (parents, own) in devices.iter().zip(own) {
             let beside = {
                 let (lists, parents) = (Arc::clone(&lists), Arc::clone(parents));
                 thread::spawn(move || join_list(&lists, &parents[..], 0))
