@@ -12,7 +12,8 @@ use crate::sweep::rank;
 use crate::{PageRankOptions, Result};
 
 /// What changes in a run: the shares that each GPU of a gang has, or the first host device for all, as
-/// they are after even numbers of sweeps and after odd ones. And what comes to its own vertices from nowhere, if not the same to all.
+/// they are after even numbers of sweeps and after odd ones. And what comes to each device's own vertices
+/// from nowhere, if not the same to all.
 pub(crate) struct SweepMemory<R: Real> {
     even: Vec<SharedBuffer<R::Bits>>,
     odd: Vec<SharedBuffer<R::Bits>>,
@@ -62,7 +63,7 @@ pub(crate) async fn ranks<R: Real>(
     let download = |(place, device): (usize, &Device)| {
         let own = pull.partition.range(place);
         let first = pull.parts[place].places.of_own(own.clone()) as usize;
-        // The last device that has them has them for all after it.
+        // Each GPU has them; the first host device has them for all.
         let shares = &shares[place.min(shares.len() - 1)];
         device.stream()?.download_shared(shares, first..first + own.len())
     };

@@ -36,7 +36,8 @@ impl Watch {
             coordinator.ask();
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let now = coordinator.standstill();
-                let is_polled = std::mem::replace(&mut answers, coordinator.answers()) != answers;
+                let before = std::mem::replace(&mut answers, coordinator.answers());
+                let is_polled = answers != before;
                 looks = if now.is_some() && now == known && is_polled { looks + 1 } else { 0 };
                 known = now;
                 if looks == 2 {
