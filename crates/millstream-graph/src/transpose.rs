@@ -4,13 +4,9 @@ use crate::changed::{rebuild_graph, rebuild_structure};
 use crate::read::ReadOptions;
 use crate::{CsrGraph, GraphError};
 
-const TURNED: ReadOptions = ReadOptions {
-    transpose: true,
-    symmetrize: false,
-    dedupe: false,
-    drop_self_loops: false,
-    relabel: false,
-};
+fn turned() -> ReadOptions {
+    ReadOptions { transpose: true, ..ReadOptions::default() }
+}
 
 impl CsrGraph {
     /// The graph with every arc, and its weight, the other way round; rows are
@@ -27,7 +23,7 @@ impl CsrGraph {
     /// # Ok::<(), millstream_graph::GraphError>(())
     /// ```
     pub fn transposed(&self) -> Result<CsrGraph, GraphError> {
-        rebuild_graph(self, &TURNED)
+        rebuild_graph(self, &turned())
     }
 
     /// As [`transposed`](CsrGraph::transposed), without weights.
@@ -35,7 +31,7 @@ impl CsrGraph {
     /// # Errors
     /// There is no memory for it.
     pub fn transposed_structure(&self) -> Result<CsrGraph, GraphError> {
-        rebuild_structure(self, &TURNED)
+        rebuild_structure(self, &turned())
     }
 }
 
