@@ -21,14 +21,23 @@ use crate::Result;
 use crate::divided_rows::{DividedRows, divide};
 use crate::step_lights::Lights;
 
+/// The rows of vertices that arcs leave.
+#[derive(Debug)]
+enum Outgoing {
+    /// They are those that the arcs enter.
+    Incoming,
+    /// On their owners, which lower values anywhere: host devices, or one GPU.
+    Owned(DistributedGraph),
+    /// Of all vertices, on each GPU, with the arcs that enter its own.
+    Divided(Vec<Part>),
+}
+
 /// A graph on the devices.
 #[derive(Debug)]
 pub(crate) struct StepGraph {
     /// The arcs that enter owned vertices, a row for each of these.
     pub(crate) incoming: DistributedGraph,
-    /// The same arcs, a row for each vertex that they leave; `None` if the rows would be
-    /// those of `incoming`.
-    outgoing: Option<Vec<Part>>,
+    outgoing: Outgoing,
     pub(crate) arcs: u64,
     /// The bits of the smallest weight.
     pub(crate) lightest: u32,
@@ -63,19 +72,28 @@ impl StepGraph {
         let entering = partition.renumber_by_weight(&reversed);
         drop(reversed);
         // One graph at a time is in the host's memory, and its arcs divided among devices.
+        let divides = context.all_gpus() && context.devices().len() > 1;
         let (incoming, outgoing) = match is_symmetric {
             true => {
-                let outgoing = match context.devices().len() {
-                    1 => None,
-                    _ => Some(outgoing(context, &partition, &entering).await?),
+                let outgoing = match divides {
+                    true => Outgoing::Divided(divided(context, &partition, &entering).await?),
+                    false => Outgoing::Incoming,
                 };
                 (DistributedGraph::renumbered(context, entering, partition).await?, outgoing)
             }
             false => {
                 let incoming = DistributedGraph::renumbered(context, entering, partition).await?;
-                let leaving = incoming.partition().renumber_by_weight(graph);
-                let outgoing = outgoing(context, incoming.partition(), &leaving).await?;
-                (incoming, Some(outgoing))
+                let partition = incoming.partition();
+                let leaving = partition.renumber_by_weight(graph);
+                let outgoing = match divides {
+                    true => Outgoing::Divided(divided(context, partition, &leaving).await?),
+                    false => {
+                        let partition = partition.clone();
+                        let owned = DistributedGraph::renumbered(context, leaving, partition);
+                        Outgoing::Owned(owned.await?)
+                    }
+                };
+                (incoming, outgoing)
             }
         };
         let (arcs, lightest, lights) = (graph.arcs(), lightest(graph), Mutex::new(None));
@@ -84,14 +102,24 @@ impl StepGraph {
 
     /// What all rows have cost.
     pub(crate) fn layout(&self) -> Layout {
-        let outgoing: u64 = self.outgoing.iter().flatten().map(Part::bytes).sum();
+        let outgoing = match &self.outgoing {
+            Outgoing::Incoming => 0,
+            Outgoing::Owned(rows) => rows.bytes(),
+            Outgoing::Divided(parts) => parts.iter().map(Part::bytes).sum(),
+        };
         let bytes = self.incoming.bytes() + outgoing;
         Layout { kind: LayoutKind::SteppingRows, bytes, time: self.time }
     }
 
-    /// The rows of vertices that a device's arcs leave: of all, or alone, of its own.
+    /// The rows of vertices that arcs leave: of those that a device owns, or, on one of several GPUs, of
+    /// all, with the arcs that enter what it owns.
     pub(crate) fn outgoing(&self, place: usize) -> &Part {
-        &self.outgoing.as_deref().unwrap_or(self.incoming.parts())[place]
+        let parts = match &self.outgoing {
+            Outgoing::Incoming => self.incoming.parts(),
+            Outgoing::Owned(rows) => rows.parts(),
+            Outgoing::Divided(parts) => parts,
+        };
+        &parts[place]
     }
 }
 
@@ -108,7 +136,7 @@ pub(crate) fn lightest(graph: &CsrGraph) -> u32 {
 }
 
 /// Of each device the arcs of a graph, with new ids, whose targets it owns, in rows of all vertices.
-async fn outgoing(context: &Context, partition: &Partition, graph: &CsrGraph) -> Result<Vec<Part>> {
+async fn divided(context: &Context, partition: &Partition, graph: &CsrGraph) -> Result<Vec<Part>> {
     match graph.weights() {
         // Without weights there are no arcs.
         None => {

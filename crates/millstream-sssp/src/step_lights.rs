@@ -38,13 +38,9 @@ impl<R: DistanceRule> StepSearch<'_, R> {
 
     async fn count_lights(&self, delta: u32) -> Result<Vec<SharedBuffer<u32>>> {
         let context = self.graph.incoming.context();
-        let devices = context.devices();
-        if !context.all_gpus() {
-            return Ok(devices.iter().map(|device| device.shared(0)).collect::<Result<_, _>>()?);
-        }
         let kernel = kernel::<R>();
         let (mut counted, mut events) = (Vec::new(), Vec::new());
-        for (place, device) in devices.iter().enumerate() {
+        for (place, device) in context.devices().iter().enumerate() {
             let (offsets, _, weights) = self.outgoing(place);
             let (rows, stream) = (offsets.len() - 1, device.stream()?);
             let lights = device.shared(rows * QUARTERS)?;

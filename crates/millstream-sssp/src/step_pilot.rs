@@ -10,8 +10,6 @@ pub(crate) enum Phase {
     Collect,
     /// Light arcs of what was listed.
     Expand,
-    /// Give the others what was listed.
-    Tell,
     /// As collect, after vertices have looked at the arcs that enter them.
     Pull,
     /// Arcs of the step's vertices that lead beyond it.
@@ -26,7 +24,6 @@ pub(crate) enum Phase {
 /// When to do what.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    pub(crate) devices: usize,
     /// All arcs.
     pub(crate) arcs: u64,
     /// The bits of a step's width, and the key at its end.
@@ -85,7 +82,6 @@ impl Pilot {
         let left = self.rules.arcs - totals.settled;
         match self.phase {
             Phase::Finished => Phase::Finished,
-            Phase::Tell => Phase::Expand,
             Phase::Push => self.plan(Phase::Collect, self.end, left),
             _ if totals.listed != self.kept.listed => {
                 let listed = totals.listed - self.kept.listed;
@@ -117,8 +113,7 @@ impl Pilot {
                 Phase::Review
             }
             Phase::Review if listed * FEW > self.reviewed => Phase::Review,
-            _ if self.rules.devices == 1 => Phase::Expand,
-            _ => Phase::Tell,
+            _ => Phase::Expand,
         }
     }
 
@@ -137,15 +132,15 @@ impl Pilot {
 mod tests {
     use super::*;
 
-    fn pilot(devices: usize) -> Pilot {
+    fn pilot() -> Pilot {
         let after = |key: u32, delta: u32| key.saturating_add(delta);
         let (arcs, delta, pull, rest) = (100, 10, 4, 16);
-        Pilot::new(Rules { devices, arcs, delta, after, first_end: 10, pull, rest })
+        Pilot::new(Rules { arcs, delta, after, first_end: 10, pull, rest })
     }
 
     #[test]
     fn lists_are_expanded_until_a_step_is_settled() {
-        let mut pilot = pilot(1);
+        let mut pilot = pilot();
         let totals = |listed, settled| Totals { listed, settled, nearest: None };
         pilot.advance(totals(1, 3));
         assert_eq!(pilot.phase, Phase::Expand);
@@ -175,7 +170,7 @@ mod tests {
 
     #[test]
     fn steps_without_vertices_are_left_out() {
-        let mut pilot = pilot(1);
+        let mut pilot = pilot();
         pilot.advance(Totals { nearest: Some(70), ..Totals::default() });
         assert_eq!((pilot.phase, pilot.begin, pilot.end), (Phase::Collect, 70, 80));
         pilot.advance(Totals { nearest: Some(u32::MAX - 3), ..Totals::default() });
@@ -183,15 +178,5 @@ mod tests {
         assert_eq!((pilot.phase, pilot.end), (Phase::Collect, UNREACHED));
         pilot.advance(Totals::default());
         assert_eq!(pilot.phase, Phase::Finished);
-    }
-
-    #[test]
-    fn several_devices_tell_each_other() {
-        let mut pilot = pilot(2);
-        let totals = Totals { listed: 1, settled: 3, nearest: None };
-        pilot.advance(totals);
-        assert_eq!(pilot.phase, Phase::Tell);
-        pilot.advance(totals);
-        assert_eq!(pilot.phase, Phase::Expand);
     }
 }

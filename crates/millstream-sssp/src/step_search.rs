@@ -5,44 +5,34 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Trusted, Value as Plain,
+    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted,
+    Value as Plain,
 };
-use millstream_flow::{GangMember, GangMemory};
-use millstream_traversal::internals::{
-    Answer, GangPlace, GangWork, Outcome, Value, gang_kernel, run_gang_or_twins,
-};
+use millstream_flow::{Gang, GangMember, GangMemory};
+use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, Value, gang_kernel};
 use millstream_traversal::{Part, UNREACHED};
 
 use crate::step_graph::StepGraph;
-use crate::step_pilot::{Pilot, Rules};
+use crate::step_pilot::Rules;
 use crate::step_twin;
 use crate::{Result, rule::DistanceRule};
 
 /// Rows: where each begins, targets and weights.
-type Rows<W> = (Read<u64>, Read<u32>, Read<W>);
+pub(crate) type Rows<W> = (Read<u64>, Read<u32>, Read<W>);
 /// Two lists of near vertices, two sets of marks, and the light arcs of each row.
 type Lists = (Shared<u32>, Shared<u32>, Shared<u32>);
 /// What all devices were told, of which vertices and their values, and their own values.
 type Exchange<V> = (SharedSet<u32>, SharedSet<V>, SharedSet<V>);
-/// What all of a search's kernels take, and more: rows that leave and that enter, values, lists,
-/// and of all devices the exchange and the words.
-macro_rules! with_common {
-    ($weight:ty, $value:ty, $($more:ty),*) => {
-        (
-            Rows<$weight>,
-            Rows<$weight>,
-            Shared<$value>,
-            Lists,
-            Exchange<$value>,
-            SharedSet<u64>,
-            $($more),*
-        )
-    };
-}
-
-type GangSignature<W, V> = with_common!(W, V, (Shared<u32>, Shared<u64>), Plain<Settings>);
-pub(crate) type TwinSignature<W, V> = with_common!(W, V, Plain<Settings>);
+type Signature<W, V> = (
+    Rows<W>,
+    Rows<W>,
+    Shared<V>,
+    Lists,
+    Exchange<V>,
+    SharedSet<u64>,
+    (Shared<u32>, Shared<u64>),
+    Plain<Settings>,
+);
 
 millstream_device::cuda_struct! {
     /// How a search goes, as kernels take it.
@@ -72,17 +62,17 @@ pub(crate) struct Manner {
     pub(crate) patience: Duration,
 }
 
-/// One device's memory.
+/// One GPU's memory.
 #[derive(Debug)]
-pub(crate) struct Memory<V: Value> {
+struct Memory<V: Value> {
     values: SharedBuffer<V>,
     near: SharedBuffer<u32>,
     marks: SharedBuffer<u32>,
     lights: SharedBuffer<u32>,
     told_vertices: SharedBuffer<u32>,
     told_values: SharedBuffer<V>,
-    pub(crate) gang: GangMemory,
-    pub(crate) settings: Settings,
+    gang: GangMemory,
+    settings: Settings,
 }
 
 /// The rows of one device, with weights of a type.
@@ -112,29 +102,42 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
 
     /// Searches from `sources`, given by original ids.
     pub(crate) async fn run<V: Value>(&self, sources: &[u32]) -> Result<Outcome> {
-        let incoming = &self.graph.incoming;
-        let context = incoming.context();
-        let memory = self.memory::<V>(&incoming.sources(sources)?).await?;
-        let kernel = || gang_kernel("steps", trusted::<R, V>);
-        let bind =
-            |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
-        let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
-        let reported = async { Ok(GangWork::reported(&gangs, "steps", "step").await?) };
-        let pilot = Pilot::new(self.rules(&memory[0].settings));
-        let twins = step_twin::run(self, &memory, pilot);
-        let (run_time, work) = run_gang_or_twins(context, kernel, bind, reported, twins).await?;
-        let item = (size_of::<u32>() + size_of::<V>()) as u64;
-        let statistics = GangWork::statistics(&work, context.devices(), item);
-        let values = memory.iter().map(|its| its.values.clone());
-        let gather = Answer::gather(incoming, values);
-        Ok(Outcome::gathered(statistics, run_time, gather).await?)
+        let sources = self.graph.incoming.sources(sources)?;
+        match self.graph.incoming.context().all_gpus() {
+            true => self.run_gang::<V>(&sources).await,
+            false => self.run_twins::<V>(&sources).await,
+        }
     }
 
-    fn rules(&self, settings: &Settings) -> Rules {
-        let Settings { arcs, delta, first_end, pull, rest, .. } = *settings;
+    async fn run_gang<V: Value>(&self, sources: &[u32]) -> Result<Outcome> {
+        let incoming = &self.graph.incoming;
+        let context = incoming.context();
+        let memory = self.memory::<V>(sources).await?;
+        let kernel = gang_kernel("steps", trusted::<R, V>);
+        let bind = |host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
+        let run_time = Gang::run_kernel(context, kernel, bind).await?;
+        let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
+        let work = GangWork::reported(&gangs, "steps", "step").await?;
+        let told = (size_of::<u32>() + size_of::<V>()) as u64;
+        let statistics = GangWork::statistics(&work, context.devices(), told);
+        let values = memory.iter().map(|its| its.values.clone());
+        Ok(Outcome::gathered(statistics, run_time, Answer::gather(incoming, values)).await?)
+    }
+
+    async fn run_twins<V: Value>(&self, sources: &[u32]) -> Result<Outcome> {
+        let incoming = &self.graph.incoming;
+        let memory = step_twin::Memory::<V>::new(self, sources).await?;
+        let (run_time, work) = step_twin::run(self, &memory).await?;
+        let listed = size_of::<u32>() as u64;
+        let statistics = GangWork::statistics(&work, incoming.context().devices(), listed);
+        let values = std::iter::repeat(memory.values);
+        Ok(Outcome::gathered(statistics, run_time, Answer::gather(incoming, values)).await?)
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        let Settings { arcs, delta, first_end, pull, rest, .. } = self.settings(0);
         let after = |key, delta| R::extended(key, &[bytemuck::cast(delta)], 0);
-        let devices = settings.place.devices as usize;
-        Rules { devices, arcs, delta, after, first_end, pull, rest }
+        Rules { arcs, delta, after, first_end, pull, rest }
     }
 
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
@@ -165,7 +168,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         Ok(memory)
     }
 
-    fn settings(&self, place: usize) -> Settings {
+    pub(crate) fn settings(&self, place: usize) -> Settings {
         let Manner { limit, delta, pull, rest, patience } = self.manner;
         let step = delta.map(R::step);
         Settings {
@@ -182,16 +185,26 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
 
     fn bind<V: Value>(
         &self,
-        kernel: &Kernel<GangSignature<R::Weight, V>>,
+        kernel: &Kernel<Signature<R::Weight, V>>,
         memory: &[Memory<V>],
         host: &SharedBuffer<u32>,
         GangMember { place, stream, sharers }: GangMember<'_>,
     ) -> millstream_flow::Result<BoundKernel> {
-        let sets = Sets::new(memory);
-        let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
-        let reports = (host, &memory[place].gang.report);
-        let settings = memory[place].settings;
-        let arguments = (out, incoming, values, lists, exchange, words, reports, settings);
+        let its = &memory[place];
+        let told_vertices: Vec<_> = memory.iter().map(|its| &its.told_vertices).collect();
+        let told_values: Vec<_> = memory.iter().map(|its| &its.told_values).collect();
+        let owned: Vec<_> = memory.iter().map(|its| &its.values).collect();
+        let words: Vec<_> = memory.iter().map(|its| &its.gang.words).collect();
+        let arguments = (
+            self.outgoing(place),
+            self.incoming(place),
+            &its.values,
+            (&its.near, &its.marks, &its.lights),
+            (&told_vertices[..], &told_values[..], &owned[..]),
+            &words[..],
+            (host, &its.gang.report),
+            its.settings,
+        );
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
@@ -200,53 +213,9 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         (&part.offsets, &part.targets, &self.weights[place][0])
     }
 
-    fn incoming(&self, place: usize) -> RowsOf<'_, R::Weight> {
+    pub(crate) fn incoming(&self, place: usize) -> RowsOf<'_, R::Weight> {
         let part = &self.graph.incoming.parts()[place];
         (&part.offsets, &part.targets, &self.weights[place][1])
-    }
-
-    /// The arguments that all of a search's kernels take.
-    pub(crate) fn common<'b, V: Value>(
-        &'b self,
-        memory: &'b [Memory<V>],
-        sets: &'b Sets<'b, V>,
-        place: usize,
-    ) -> (
-        impl Argument<Rows<R::Weight>>,
-        impl Argument<Rows<R::Weight>>,
-        impl Argument<Shared<V>>,
-        impl Argument<Lists>,
-        impl Argument<Exchange<V>>,
-        impl Argument<SharedSet<u64>>,
-    ) {
-        let its = &memory[place];
-        (
-            self.outgoing(place),
-            self.incoming(place),
-            &its.values,
-            (&its.near, &its.marks, &its.lights),
-            (&sets.vertices[..], &sets.values[..], &sets.owned[..]),
-            &sets.words[..],
-        )
-    }
-}
-
-/// Buffers of all devices.
-pub(crate) struct Sets<'a, V: Value> {
-    vertices: Vec<&'a SharedBuffer<u32>>,
-    values: Vec<&'a SharedBuffer<V>>,
-    owned: Vec<&'a SharedBuffer<V>>,
-    words: Vec<&'a SharedBuffer<u64>>,
-}
-
-impl<'a, V: Value> Sets<'a, V> {
-    pub(crate) fn new(memory: &'a [Memory<V>]) -> Sets<'a, V> {
-        Sets {
-            vertices: memory.iter().map(|its| &its.told_vertices).collect(),
-            values: memory.iter().map(|its| &its.told_values).collect(),
-            owned: memory.iter().map(|its| &its.values).collect(),
-            words: memory.iter().map(|its| &its.gang.words).collect(),
-        }
     }
 }
 

@@ -1,34 +1,57 @@
-//! The phases of a search in steps on host devices; what `steps.cuh` does between barriers.
+//! The phases of a search in steps on host devices, which have the values and the lists in one memory;
+//! what `steps.cuh` does between barriers.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use millstream_device::{Grid, Kernel, KernelResult, Parameter, SharedBuffer, Stream};
+use millstream_device::{
+    Grid, Kernel, KernelResult, Parameter, Shared, SharedBuffer, Stream, Value as Plain,
+};
 use millstream_traversal::UNREACHED;
 use millstream_traversal::internals::{GangPlace, GangWork, TwinMeetings, Value, streams};
 
 use crate::Result;
 use crate::rule::DistanceRule;
 use crate::step_pilot::{Phase, Pilot, Totals};
-use crate::step_search::{Memory, Sets, Settings, StepSearch, TwinSignature};
+use crate::step_search::{Rows, Settings, StepSearch};
 
-/// Words of a device.
-#[derive(Clone, Copy)]
-enum Word {
-    /// Vertices that have come into lists.
-    Listed,
-    /// Arcs that enter vertices that have come into a step.
-    Settled,
-    /// The step, and the complement of the least key beyond it: a larger word is of a
-    /// later step, or nearer.
-    Nearest,
-    Told,
-    Received,
-    /// Vertices that the last step has pulled, and not listed.
-    Pulled,
+/// Rows that leave and that enter; the values, the lists and the marks of all vertices; settings.
+type Signature<W, V> = (Rows<W>, Rows<W>, Shared<V>, Shared<u32>, Shared<u32>, Plain<Settings>);
+/// What the twin sees of it.
+type View<'a, R, V> =
+    <Signature<<R as millstream_traversal::internals::Rule>::Weight, V> as Parameter>::View<'a>;
+
+/// Memory of all devices: the first one's.
+#[derive(Debug)]
+pub(crate) struct Memory<V: Value> {
+    /// Of all vertices.
+    pub(crate) values: SharedBuffer<V>,
+    /// Two of all vertices: a device's list is where its vertices are.
+    lists: SharedBuffer<u32>,
+    /// A bit of each vertex for each list, and for whether it has been counted.
+    marks: SharedBuffer<u32>,
 }
 
+/// What a device has counted since the start.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Vertices that have come into its list.
+    listed: AtomicU64,
+    /// Arcs that enter vertices that have been expanded.
+    settled: AtomicU64,
+    /// Since all last met, the complement of the least key beyond the step; 0 if none was seen.
+    nearest: AtomicU32,
+    /// Vertices that the last step has pulled, and not listed.
+    pulled: AtomicU64,
+    /// Vertices that it has put into each device's list.
+    sent: [AtomicU64; GangPlace::MOST],
+}
+
+/// The marks of vertices that have been counted, behind those of the two lists.
+const COUNTED: usize = 2;
 /// Vertices of a block.
 const BLOCK: usize = 512;
 
@@ -43,106 +66,116 @@ struct Course {
 }
 
 impl Course {
-    /// Goes on to the next phase, by what the devices' words say. Whether there is one.
-    fn advance(&mut self, words: &[&[AtomicU64]]) -> bool {
-        let word = |device: usize, of: Word| words[device][of as usize].load(Ordering::Relaxed);
-        let devices = self.lists.len();
+    /// Goes on to the next phase, by what the devices have counted. Whether there is one.
+    fn advance(&mut self, tallies: &[Tally]) -> bool {
         let mut totals = Totals::default();
-        for device in 0..devices {
-            totals.listed += word(device, Word::Listed);
-            totals.settled += word(device, Word::Settled);
-            let nearest = word(device, Word::Nearest);
-            if nearest >> 32 == self.pilot.steps {
-                let key = !(nearest as u32);
-                totals.nearest = Some(totals.nearest.map_or(key, |other| key.min(other)));
-            }
+        let mut nearest = 0;
+        for tally in tallies {
+            totals.listed += tally.listed.load(Ordering::Relaxed);
+            totals.settled += tally.settled.load(Ordering::Relaxed);
+            nearest = tally.nearest.swap(0, Ordering::Relaxed).max(nearest);
         }
+        totals.nearest = (nearest != 0).then_some(!nearest);
         let before = self.pilot.phase;
         self.pilot.advance(totals);
-        let goes_on = self.pilot.phase != Phase::Finished;
-        if before == Phase::Tell {
-            return goes_on;
-        }
         // The list that was filled is read; or that which was reviewed is so again.
         let is_turned = before != Phase::Review || self.pilot.phase != Phase::Review;
         self.filled ^= usize::from(is_turned);
-        for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
-            let listed = word(device, Word::Listed);
+        for ((mark, here), tally) in self.lists.iter_mut().zip(tallies) {
+            let listed = tally.listed.load(Ordering::Relaxed);
             if is_turned {
                 *here = listed - *mark;
             }
             *mark = listed;
         }
-        goes_on
+        self.pilot.phase != Phase::Finished
     }
 }
 
-/// Runs all phases, from the first to the last. What the devices have done.
-pub(crate) async fn run<R: DistanceRule, V: Value>(
-    search: &StepSearch<'_, R>,
-    memory: &[Memory<V>],
-    pilot: Pilot,
-) -> Result<Vec<GangWork>> {
-    let course = Course { pilot, filled: 0, lists: vec![(0, 0); memory.len()] };
-    let meetings = TwinMeetings::new(search.graph.incoming.context(), course);
-    let shared = Arc::clone(&meetings);
-    let kernel: Kernel<TwinSignature<R::Weight, V>> =
-        Kernel::of_step_closure("steps", move |_, view: &TwinView<'_, R, V>| {
-            let twin = Twin::<R, V>::new(view);
-            let words = &twin.words;
-            shared.run_twin(twin.here, |course| twin.phase(course), |course| course.advance(words))
-        });
-    let sets = Sets::new(memory);
-    let launch = |place: usize, stream: &Stream| {
-        let (out, incoming, values, lists, exchange, words) = search.common(memory, &sets, place);
-        let settings = memory[place].settings;
-        let arguments = (out, incoming, values, lists, exchange, words, settings);
-        kernel.launch(stream, 1, arguments)
-    };
-    meetings.run(&streams(search.graph.incoming.context())?, launch).await?;
-    work(memory)
+impl<V: Value> Memory<V> {
+    /// For a search from `sources`, given by new ids.
+    pub(crate) async fn new<R: DistanceRule>(
+        search: &StepSearch<'_, R>,
+        sources: &[u32],
+    ) -> Result<Memory<V>> {
+        let incoming = &search.graph.incoming;
+        let vertices = incoming.vertices() as usize;
+        let device = &incoming.context().devices()[0];
+        let mut values = vec![V::UNREACHED; vertices];
+        sources.iter().for_each(|&source| values[source as usize] = V::new(0, UNREACHED));
+        let memory = Memory {
+            values: device.shared_to_overwrite(vertices)?,
+            lists: device.shared_to_overwrite(2 * vertices)?,
+            marks: device.shared(3 * vertices.div_ceil(32))?,
+        };
+        let stream = device.stream()?;
+        stream.upload_shared(values, &memory.values, 0..vertices)?;
+        stream.completed()?.await?;
+        Ok(memory)
+    }
 }
 
-fn load(words: &SharedBuffer<u64>, word: Word) -> millstream_device::Result<u64> {
-    words.load(word as usize)
+/// Runs all phases, from the first to the last: how long it took, and what the devices have done.
+pub(crate) async fn run<R: DistanceRule, V: Value>(
+    search: &StepSearch<'_, R>,
+    memory: &Memory<V>,
+) -> Result<(Duration, Vec<GangWork>)> {
+    let context = search.graph.incoming.context();
+    let pilot = Pilot::new(search.rules());
+    let course = Course { pilot, filled: 0, lists: vec![(0, 0); context.devices().len()] };
+    let meetings = TwinMeetings::new(context, course);
+    let tallies: Arc<[Tally]> = context.devices().iter().map(|_| Tally::default()).collect();
+    let (shared, counted) = (Arc::clone(&meetings), Arc::clone(&tallies));
+    let kernel: Kernel<Signature<R::Weight, V>> =
+        Kernel::of_step_closure("steps", move |_, view: &View<'_, R, V>| {
+            let twin = Twin::<R, V>::new(view, &counted);
+            let advance = |course: &mut Course| course.advance(&counted);
+            shared.run_twin(twin.here, |course| twin.phase(course), advance)
+        });
+    let launch = |place: usize, stream: &Stream| {
+        let rows = (search.outgoing(place), search.incoming(place));
+        let Memory { values, lists, marks } = memory;
+        let arguments = (rows.0, rows.1, values, lists, marks, search.settings(place));
+        kernel.launch(stream, 1, arguments)
+    };
+    let start = Instant::now();
+    meetings.run(&streams(context)?, launch).await?;
+    Ok((start.elapsed(), work(&tallies)))
 }
 
 /// What the devices have done. Vertices that were settled by pulling alone are among those
 /// visited.
-fn work<V: Value>(memory: &[Memory<V>]) -> Result<Vec<GangWork>> {
-    let work = |(place, its): (usize, &Memory<V>)| {
-        let word = |word: Word| load(&its.gang.words, word);
-        let (told, received) = (word(Word::Told)?, word(Word::Received)?);
-        let visited = word(Word::Listed)? + word(Word::Pulled)?;
-        let mut work = GangWork { visited, received, kept: received, ..GangWork::default() };
-        work.sent[..memory.len()].fill(told);
-        work.sent[place] = 0;
-        Ok(work)
+fn work(tallies: &[Tally]) -> Vec<GangWork> {
+    let sent = |from: usize, to: usize| match from == to {
+        true => 0,
+        false => tallies[from].sent[to].load(Ordering::Relaxed),
     };
-    memory.iter().enumerate().map(work).collect()
+    let work = |(place, its): (usize, &Tally)| {
+        let received = (0..tallies.len()).map(|from| sent(from, place)).sum();
+        GangWork {
+            visited: its.listed.load(Ordering::Relaxed) + its.pulled.load(Ordering::Relaxed),
+            received,
+            kept: received,
+            sent: std::array::from_fn(|to| sent(place, to)),
+            published: 0,
+        }
+    };
+    tallies.iter().enumerate().map(work).collect()
 }
 
-type TwinView<'a, R, V> =
-    <TwinSignature<<R as millstream_traversal::internals::Rule>::Weight, V> as Parameter>::View<'a>;
 /// Offsets, targets and weights.
-type Rows<'a, W> = (&'a [u64], &'a [u32], &'a [W]);
+type RowsHere<'a, W> = (&'a [u64], &'a [u32], &'a [W]);
 
 /// One device in one phase. All orders are relaxed: the meetings publish.
 struct Twin<'a, R: DistanceRule, V: Value> {
-    out: Rows<'a, R::Weight>,
-    incoming: Rows<'a, R::Weight>,
+    out: RowsHere<'a, R::Weight>,
+    incoming: RowsHere<'a, R::Weight>,
     values: &'a [V::Atomic],
-    near: &'a [AtomicU32],
+    lists: &'a [AtomicU32],
     marks: &'a [AtomicU32],
-    told_vertices: Vec<&'a [AtomicU32]>,
-    told_values: Vec<&'a [V::Atomic]>,
-    /// The values of each device.
-    owned: Vec<&'a [V::Atomic]>,
-    words: Vec<&'a [AtomicU64]>,
+    tallies: &'a [Tally],
     settings: Settings,
     here: usize,
-    first: u32,
-    last: u32,
     rule: PhantomData<R>,
 }
 
@@ -152,39 +185,20 @@ struct Found {
     listed: Vec<u32>,
     settled: u64,
     pulled: u64,
-    nearest: Option<u32>,
+    nearest: u32,
 }
 
 impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
-    fn new(view: &TwinView<'a, R, V>) -> Twin<'a, R, V> {
-        let (out, incoming, values, (near, marks, _), exchange, words, settings) = view.clone();
-        let (told_vertices, told_values, owned) = exchange;
-        let here = settings.place.device as usize;
-        let GangPlace { first, end: last, .. } = settings.place;
-        let rule = PhantomData;
-        Twin {
-            out,
-            incoming,
-            values,
-            near,
-            marks,
-            told_vertices,
-            told_values,
-            owned,
-            words,
-            settings,
-            here,
-            first,
-            last,
-            rule,
-        }
+    fn new(view: &View<'a, R, V>, tallies: &'a [Tally]) -> Twin<'a, R, V> {
+        let (out, incoming, values, lists, marks, settings) = *view;
+        let (here, rule) = (settings.place.device as usize, PhantomData);
+        Twin { out, incoming, values, lists, marks, tallies, settings, here, rule }
     }
 
     fn phase(&self, course: &Course) -> KernelResult {
         match course.pilot.phase {
             Phase::Collect => self.collect(course),
             Phase::Expand => self.expand(course),
-            Phase::Tell => self.tell(course),
             Phase::Review => self.review(course),
             Phase::Pull => self.pull(course),
             Phase::Push => self.push_beyond(course),
@@ -196,28 +210,20 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         self.each_owned(course, |vertex, found| {
             let key = self.key(vertex);
             if key >= course.pilot.begin {
-                self.sort_in(course, vertex, key, found);
+                sort_in(course, vertex, key, found);
             }
         })
     }
 
     fn pull(&self, course: &Course) -> KernelResult {
         let Pilot { from, begin, end, .. } = course.pilot;
-        let (_, sources, weights) = self.incoming;
         self.each_owned(course, |vertex, found| {
             if self.key(vertex) < begin {
                 return;
             }
-            let mut rival = UNREACHED;
-            let (_, key) = self.look(vertex, from, |arc| {
-                let key = self.key(sources[arc]);
-                if key >= begin {
-                    rival = rival.min(R::extended(begin, weights, arc));
-                }
-                (key < begin).then_some(key)
-            });
+            let (key, rival) = self.look_at_settled(vertex, from, begin);
             if end != UNREACHED {
-                self.sort_in(course, vertex, key, found);
+                sort_in(course, vertex, key, found);
             } else if rival < key && rival <= self.settings.limit {
                 found.listed.push(vertex);
             } else {
@@ -226,48 +232,55 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         })
     }
 
+    /// A vertex looks at those that were settled before `begin`: its key now, and the least that one
+    /// that is left may give it.
+    fn look_at_settled(&self, vertex: u32, from: u32, begin: u32) -> (u32, u32) {
+        let mut rival = UNREACHED;
+        let (_, key) = self.look(vertex, from, |key, arc| {
+            if key >= begin {
+                rival = rival.min(R::extended(begin, self.incoming.2, arc));
+            }
+            key < begin
+        });
+        (key, rival)
+    }
+
     /// Vertices that another one that is left may be near to look again, at all of these.
     fn review(&self, course: &Course) -> KernelResult {
         let begin = course.pilot.begin;
-        let sources = self.incoming.1;
-        let list = &self.list(course.filled ^ 1)[..course.lists[self.here].1 as usize];
-        Grid::of_blocks(list.len(), BLOCK).for_each_block(|block| {
-            let mut found = Found::default();
-            for entry in &list[block.range] {
-                let vertex = entry.load(Ordering::Relaxed);
-                let (before, key) = self.look(vertex, begin, |arc| {
-                    let is_left = self.key(sources[arc]) >= begin;
-                    let key = is_left.then(|| self.key_there(sources[arc]));
-                    key.filter(|&key| key != UNREACHED)
-                });
-                if key < before {
-                    found.listed.push(vertex);
-                }
+        self.each_listed(course, |vertex, found| {
+            let is_left = |key, _| key >= begin && key != UNREACHED;
+            let (before, key) = self.look(vertex, begin, is_left);
+            if key < before {
+                found.listed.push(vertex);
             }
-            self.keep(course, &found);
-            Ok(())
         })
     }
 
-    /// A vertex looks along the arcs that enter it from vertices that have a `key`: the
+    /// A vertex looks along the arcs that enter it from vertices whose key, by arc, counts: the
     /// shortest way before and now. No way through others starts before `from`.
+    #[inline]
     fn look(
         &self,
         vertex: u32,
         from: u32,
-        mut key: impl FnMut(usize) -> Option<u32>,
+        mut counts: impl FnMut(u32, usize) -> bool,
     ) -> (u32, u32) {
         let (offsets, sources, weights) = self.incoming;
         let before = self.key(vertex);
         let mut best = (before, UNREACHED);
-        for arc in row(offsets, vertex - self.first) {
+        for arc in self.row(offsets, vertex) {
             // An arc is as heavy as those before it.
             if R::extended(from, weights, arc) >= best.0 {
                 break;
             }
-            let through = key(arc).map_or(UNREACHED, |key| R::extended(key, weights, arc));
+            let (source, key) = (sources[arc], self.key(sources[arc]));
+            if !counts(key, arc) {
+                continue;
+            }
+            let through = R::extended(key, weights, arc);
             if through < best.0 && through <= self.settings.limit {
-                best = (through, sources[arc]);
+                best = (through, source);
             }
         }
         if best.0 < before {
@@ -276,58 +289,24 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         (before, best.0)
     }
 
-    /// Lists an owned vertex if it is in the step.
-    fn sort_in(&self, course: &Course, vertex: u32, key: u32, found: &mut Found) {
-        if key < course.pilot.end {
-            found.settled += self.degree(vertex);
-            found.listed.push(vertex);
-        } else if key != UNREACHED {
-            found.nearest = Some(found.nearest.map_or(key, |other| key.min(other)));
-        }
-    }
-
-    /// Light arcs of what all devices have listed.
+    /// Light arcs of what is listed here, whoever has listed it.
     fn expand(&self, course: &Course) -> KernelResult {
-        let devices = self.settings.place.devices as usize;
-        let lists: Vec<u64> = course.lists.iter().map(|(_, here)| *here).collect();
-        let all: u64 = lists.iter().sum();
-        let received = all - lists[self.here];
-        self.words[self.here][Word::Received as usize].fetch_add(received, Ordering::Relaxed);
-        Grid::of_blocks(all as usize, BLOCK).for_each_block(|block| {
-            let mut found = Found::default();
-            for mut at in block.range.map(|at| at as u64) {
-                let mut of = 0;
-                while of + 1 < devices && at >= lists[of] {
-                    at -= lists[of];
-                    of += 1;
-                }
-                let (vertex, key) = self.take(course, of, at as usize);
-                self.relax_near(course, vertex, key, &mut found);
+        let (read, counted) = (self.marks(course.filled ^ 1), self.marks(COUNTED));
+        let filled = self.marks(course.filled);
+        self.each_listed(course, |vertex, found| {
+            clear(read, vertex);
+            if set(counted, vertex) {
+                found.settled += self.row(self.incoming.0, vertex).len() as u64;
             }
-            self.keep(course, &found);
-            Ok(())
+            self.relax_near(course, vertex, filled, found);
         })
     }
 
-    /// An entry of a device's list; what is told of its vertex is kept.
-    fn take(&self, course: &Course, of: usize, at: usize) -> (u32, u32) {
-        if of == self.here {
-            let vertex = self.list(course.filled ^ 1)[at].load(Ordering::Relaxed);
-            let (word, bit) = self.mark(course.filled ^ 1, vertex);
-            word.fetch_and(!bit, Ordering::Relaxed);
-            return (vertex, self.key(vertex));
-        }
-        let place = self.settings.place.boundaries[of] as usize + at;
-        let vertex = self.told_vertices[self.here][place].load(Ordering::Relaxed);
-        let value = V::get(&self.told_values[self.here][place]);
-        V::store(&self.values[vertex as usize], value);
-        (vertex, value.key())
-    }
-
-    fn relax_near(&self, course: &Course, vertex: u32, key: u32, found: &mut Found) {
-        let (_, targets, weights) = self.out;
-        let end = course.pilot.end;
-        for arc in row(self.out.0, self.out_row(vertex)) {
+    /// Marks what becomes nearer within the step.
+    fn relax_near(&self, course: &Course, vertex: u32, marks: &[AtomicU32], found: &mut Found) {
+        let (offsets, targets, weights) = self.out;
+        let (key, end) = (self.key(vertex), course.pilot.end);
+        for arc in self.row(offsets, vertex) {
             let extended = R::extended(key, weights, arc);
             // So are the arcs that follow.
             if extended >= end || extended > self.settings.limit {
@@ -336,59 +315,34 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
             let target = targets[arc];
             let value = V::new(extended, vertex);
             let before = V::lower(&self.values[target as usize], value).key();
-            if extended >= before {
-                continue;
-            }
-            if before >= end {
-                found.settled += self.degree(target);
-            }
-            let (word, bit) = self.mark(course.filled, target);
-            if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            if extended < before && set(marks, target) {
                 found.listed.push(target);
             }
         }
     }
 
-    /// Gives the others what was listed here.
-    fn tell(&self, course: &Course) -> KernelResult {
-        let here = course.lists[self.here].1 as usize;
-        let first = self.first as usize;
-        for (at, vertex) in self.list(course.filled ^ 1)[..here].iter().enumerate() {
-            let vertex = vertex.load(Ordering::Relaxed);
-            let value = V::get(&self.values[vertex as usize]);
-            for device in (0..self.settings.place.devices as usize).filter(|&to| to != self.here) {
-                self.told_vertices[device][first + at].store(vertex, Ordering::Relaxed);
-                V::store(&self.told_values[device][first + at], value);
-            }
-        }
-        self.words[self.here][Word::Told as usize].fetch_add(here as u64, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// From all vertices of the step, along the arcs that lead beyond it.
+    /// From the owned vertices of the step, along the arcs that lead beyond it.
     fn push_beyond(&self, course: &Course) -> KernelResult {
         let Pilot { begin, end, .. } = course.pilot;
-        let (offsets, targets, weights) = self.out;
-        let first = if self.settings.place.devices == 1 { self.first } else { 0 };
-        Grid::of_blocks(offsets.len() - 1, BLOCK).for_each_block(|block| {
-            for vertex in block.range.map(|row| first + row as u32) {
-                let key = self.key(vertex);
-                if key < begin || key >= end {
-                    continue;
-                }
-                for arc in row(offsets, self.out_row(vertex)).rev() {
-                    let extended = R::extended(key, weights, arc);
-                    if extended < end {
-                        break;
-                    }
-                    if extended <= self.settings.limit {
-                        let value = V::new(extended, vertex);
-                        V::lower(&self.values[targets[arc] as usize], value);
-                    }
-                }
+        self.each_owned(course, |vertex, _| {
+            let key = self.key(vertex);
+            if key >= begin && key < end {
+                self.relax_beyond(vertex, key, end);
             }
-            Ok(())
         })
+    }
+
+    fn relax_beyond(&self, vertex: u32, key: u32, end: u32) {
+        let (offsets, targets, weights) = self.out;
+        for arc in self.row(offsets, vertex).rev() {
+            let extended = R::extended(key, weights, arc);
+            if extended < end {
+                return;
+            }
+            if extended <= self.settings.limit {
+                V::lower(&self.values[targets[arc] as usize], V::new(extended, vertex));
+            }
+        }
     }
 
     fn each_owned(
@@ -396,65 +350,106 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         course: &Course,
         work: impl Fn(u32, &mut Found) + Send + Sync,
     ) -> KernelResult {
-        Grid::of_blocks((self.last - self.first) as usize, BLOCK).for_each_block(|block| {
-            let mut found = Found::default();
-            block.range.for_each(|row| work(self.first + row as u32, &mut found));
-            self.keep(course, &found);
+        let GangPlace { first, end, .. } = self.settings.place;
+        let vertex = |row| first + row as u32;
+        self.each((end - first) as usize, course, |row, found| work(vertex(row), found))
+    }
+
+    /// What is in the list that is read.
+    fn each_listed(
+        &self,
+        course: &Course,
+        work: impl Fn(u32, &mut Found) + Send + Sync,
+    ) -> KernelResult {
+        let list = &self.list(course.filled ^ 1, self.here)[..course.lists[self.here].1 as usize];
+        self.each(list.len(), course, |at, found| work(list[at].load(Ordering::Relaxed), found))
+    }
+
+    fn each(
+        &self,
+        items: usize,
+        course: &Course,
+        work: impl Fn(usize, &mut Found) + Send + Sync,
+    ) -> KernelResult {
+        Grid::of_blocks(items, BLOCK).for_each_block(|block| {
+            let listed = Vec::with_capacity(block.range.len());
+            let mut found = Found { listed, ..Found::default() };
+            block.range.for_each(|item| work(item, &mut found));
+            self.keep(course, found);
             Ok(())
         })
     }
 
-    /// What a block has found goes to the list and into the words.
-    fn keep(&self, course: &Course, found: &Found) {
-        let words = self.words[self.here];
-        let count = found.listed.len() as u64;
-        let taken = words[Word::Listed as usize].fetch_add(count, Ordering::Relaxed);
-        let place = (taken - course.lists[self.here].0) as usize;
-        for (entry, &vertex) in self.list(course.filled)[place..].iter().zip(&found.listed) {
-            entry.store(vertex, Ordering::Relaxed);
+    /// What a block has found goes to the lists and is counted.
+    fn keep(&self, course: &Course, mut found: Found) {
+        let GangPlace { devices, boundaries, .. } = self.settings.place;
+        let tally = &self.tallies[self.here];
+        tally.settled.fetch_add(found.settled, Ordering::Relaxed);
+        tally.pulled.fetch_add(found.pulled, Ordering::Relaxed);
+        tally.nearest.fetch_max(found.nearest, Ordering::Relaxed);
+        // To their owners, who have their rows.
+        if devices > 1 {
+            found.listed.sort_unstable();
         }
-        words[Word::Settled as usize].fetch_add(found.settled, Ordering::Relaxed);
-        words[Word::Pulled as usize].fetch_add(found.pulled, Ordering::Relaxed);
-        if let Some(nearest) = found.nearest {
-            let word = course.pilot.steps << 32 | u64::from(!nearest);
-            words[Word::Nearest as usize].fetch_max(word, Ordering::Relaxed);
+        let mut rest = &found.listed[..];
+        for owner in 0..devices as usize {
+            let its = rest.partition_point(|&vertex| vertex < boundaries[owner + 1]);
+            self.put(course, owner, &rest[..its]);
+            rest = &rest[its..];
         }
     }
 
-    /// The key of a vertex that is left, from its owner.
-    fn key_there(&self, vertex: u32) -> u32 {
-        let ends = &self.settings.place.boundaries[1..self.settings.place.devices as usize];
-        let owner = ends.partition_point(|&end| end <= vertex);
-        V::get(&self.owned[owner][vertex as usize]).key()
+    /// Into the list of a device that is filled.
+    fn put(&self, course: &Course, owner: usize, vertices: &[u32]) {
+        if vertices.is_empty() {
+            return;
+        }
+        let count = vertices.len() as u64;
+        let taken = self.tallies[owner].listed.fetch_add(count, Ordering::Relaxed);
+        let place = (taken - course.lists[owner].0) as usize;
+        let entries = &self.list(course.filled, owner)[place..];
+        entries.iter().zip(vertices).for_each(|(to, &vertex)| to.store(vertex, Ordering::Relaxed));
+        self.tallies[self.here].sent[owner].fetch_add(count, Ordering::Relaxed);
     }
 
     fn key(&self, vertex: u32) -> u32 {
         V::get(&self.values[vertex as usize]).key()
     }
 
-    /// Arcs that enter an owned vertex.
-    fn degree(&self, vertex: u32) -> u64 {
-        row(self.incoming.0, vertex - self.first).len() as u64
+    /// The arcs of an owned vertex.
+    fn row(&self, offsets: &[u64], vertex: u32) -> Range<usize> {
+        let row = (vertex - self.settings.place.first) as usize;
+        offsets[row] as usize..offsets[row + 1] as usize
     }
 
-    /// A place of the rows that leave.
-    fn out_row(&self, vertex: u32) -> u32 {
-        if self.settings.place.devices == 1 { vertex - self.first } else { vertex }
+    fn list(&self, which: usize, owner: usize) -> &[AtomicU32] {
+        let GangPlace { vertices, boundaries, .. } = self.settings.place;
+        let list = &self.lists[which * vertices as usize..];
+        &list[boundaries[owner] as usize..boundaries[owner + 1] as usize]
     }
 
-    fn list(&self, which: usize) -> &[AtomicU32] {
-        let owned = (self.last - self.first) as usize;
-        &self.near[which * owned..][..owned]
-    }
-
-    fn mark(&self, which: usize, vertex: u32) -> (&AtomicU32, u32) {
-        let words = (self.last - self.first).div_ceil(32) as usize;
-        let row = (vertex - self.first) as usize;
-        (&self.marks[which * words + row / 32], 1 << (row % 32))
+    fn marks(&self, which: usize) -> &[AtomicU32] {
+        let words = self.settings.place.vertices.div_ceil(32) as usize;
+        &self.marks[which * words..][..words]
     }
 }
 
-/// The places of a row.
-fn row(offsets: &[u64], at: u32) -> std::ops::Range<usize> {
-    offsets[at as usize] as usize..offsets[at as usize + 1] as usize
+/// Lists an owned vertex if it is in the step.
+fn sort_in(course: &Course, vertex: u32, key: u32, found: &mut Found) {
+    if key < course.pilot.end {
+        found.listed.push(vertex);
+    } else {
+        // Nothing for a vertex that nobody has reached.
+        found.nearest = found.nearest.max(!key);
+    }
+}
+
+/// Sets the mark of a vertex. True if it was clear.
+fn set(marks: &[AtomicU32], vertex: u32) -> bool {
+    let (word, bit) = (&marks[vertex as usize / 32], 1 << (vertex % 32));
+    word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+}
+
+fn clear(marks: &[AtomicU32], vertex: u32) {
+    marks[vertex as usize / 32].fetch_and(!(1 << (vertex % 32)), Ordering::Relaxed);
 }
