@@ -6,39 +6,47 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Stream, Trusted, Value,
+    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Stream,
+    Trusted, Value,
 };
-use millstream_flow::{GangMember, GangMemory};
+use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::{
-    Answer, GangPlace, GangWork, Outcome, OwnedValues, gang_kernel, run_gang_or_twins,
+    Answer, GangPlace, GangWork, Outcome, OwnedValues, gang_kernel,
 };
-use millstream_traversal::{DistributedGraph, Part, UNREACHED};
+use millstream_traversal::{DistributedGraph, UNREACHED};
 
 use crate::Result;
 use crate::hubs::{DeviceHubs, Hubs, SplitRow};
 use crate::isolated::{Beginning, Isolated};
 use crate::level_twin;
-use crate::phase::{Pilot, Rules};
+use crate::phase::Rules;
 
 /// Rows: where each owned vertex's begins, and targets.
-type Rows = (Read<u64>, Read<u32>);
+pub(crate) type Rows = (Read<u64>, Read<u32>);
 /// Levels and predecessors.
 type Values = (Shared<u32>, Shared<u32>);
 /// The log, and the sources.
 type Lists = (Shared<u64>, Read<u64>);
 /// Visited bits and inboxes of all devices.
 type Exchange = (SharedSet<u32>, SharedSet<u64>);
-/// What all of a search's kernels take, and more: rows that leave and that enter, values, lists, the
-/// exchange, and the words of all devices.
-macro_rules! with_common {
-    ($($more:ty),*) => { (Rows, Rows, Values, Lists, Exchange, SharedSet<u64>, $($more),*) };
-}
-
 /// Hubs, targets of rows that are split, and the row to begin with.
 type HubArguments = (Shared<u32>, Read<u32>, Value<SplitRow>);
-type GangSignature = with_common!((Shared<u32>, Shared<u64>), Value<Settings>, HubArguments);
-pub(crate) type TwinSignature = with_common!(Value<Settings>);
+/// Rows that leave and that enter, values, lists, the exchange, the words of all devices, reports,
+/// settings and hubs.
+type Signature = (
+    Rows,
+    Rows,
+    Values,
+    Lists,
+    Exchange,
+    SharedSet<u64>,
+    (Shared<u32>, Shared<u64>),
+    Value<Settings>,
+    HubArguments,
+);
+
+/// The rows of one device.
+type RowsOf<'a> = (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>);
 
 /// Arcs of a row in the log at most.
 const PIECE: u64 = 128;
@@ -46,8 +54,8 @@ const PIECE: u64 = 128;
 millstream_device::cuda_struct! {
     /// How a search goes, as kernels take it.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-    pub(crate) struct Settings as "millstream::LevelSettings" {
-        pub(crate) place: GangPlace,
+    struct Settings as "millstream::LevelSettings" {
+        place: GangPlace,
         connected: u32,
         depth_limit: u32,
         alpha: u32,
@@ -81,9 +89,9 @@ pub(crate) struct LevelSearch<'a> {
     pub(crate) patience: Duration,
 }
 
-/// One device's memory.
+/// One GPU's memory.
 #[derive(Debug)]
-pub(crate) struct Memory {
+struct Memory {
     levels: SharedBuffer<u32>,
     predecessors: SharedBuffer<u32>,
     hubs: DeviceHubs,
@@ -93,7 +101,7 @@ pub(crate) struct Memory {
     sources: DeviceBuffer<u64>,
     visited: SharedBuffer<u32>,
     inboxes: SharedBuffer<u64>,
-    pub(crate) gang: GangMemory,
+    gang: GangMemory,
     settings: Settings,
 }
 
@@ -108,38 +116,51 @@ struct Start<'a> {
     claimed: &'a [u32],
 }
 
-impl Memory {
-    pub(crate) fn settings(&self) -> Settings {
-        self.settings
-    }
-}
-
 impl LevelSearch<'_> {
     /// Searches from `sources`, given by new ids.
     pub(crate) async fn run(&self, sources: &[u32]) -> Result<Outcome> {
+        match self.graph.context().all_gpus() {
+            true => self.run_gang(sources).await,
+            false => self.run_twins(sources).await,
+        }
+    }
+
+    async fn run_gang(&self, sources: &[u32]) -> Result<Outcome> {
         let context = self.graph.context();
         let memory = self.memory(sources).await?;
-        let kernel = || match memory.len() {
+        let kernel = match memory.len() {
             1 => gang_kernel("levels", trusted::<true>),
             _ => gang_kernel("levels", trusted::<false>),
         };
-        let bind =
-            |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
-        let pilot = Pilot::new(self.rules(&memory[0].settings));
-        let twins = level_twin::run(self, &memory, pilot);
-        let (run_time, work) =
-            run_gang_or_twins(context, kernel, bind, reported(&memory), twins).await?;
-        let statistics = GangWork::statistics(&work, context.devices(), size_of::<u64>() as u64);
-        Outcome::gathered(statistics, run_time, self.gather(&memory)).await
+        let bind = |host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
+        let run_time = Gang::run_kernel(context, kernel, bind).await?;
+        let work = reported(&memory).await?;
+        let sent = size_of::<u64>() as u64;
+        let statistics = GangWork::statistics(&work, context.devices(), sent);
+        let values = memory.iter().map(|its| (&its.levels, &its.predecessors, 0));
+        Outcome::gathered(statistics, run_time, self.gather(values)).await
     }
 
-    fn rules(&self, settings: &Settings) -> Rules {
-        Rules {
-            connected: u64::from(settings.connected),
-            depth_limit: self.depth_limit,
-            alpha: settings.alpha,
-            beta: self.beta,
-        }
+    async fn run_twins(&self, sources: &[u32]) -> Result<Outcome> {
+        let memory = level_twin::Memory::new(self, sources).await?;
+        let (run_time, work) = level_twin::run(self, &memory, sources).await?;
+        let (devices, listed) = (self.graph.context().devices(), size_of::<u32>() as u64);
+        let statistics = GangWork::statistics(&work, devices, listed);
+        let of = |place| {
+            let first = self.graph.partition().range(place).start;
+            (&memory.levels, &memory.predecessors, first as usize)
+        };
+        Outcome::gathered(statistics, run_time, self.gather((0..devices.len()).map(of))).await
+    }
+
+    pub(crate) fn rules(&self, connected: u32) -> Rules {
+        let Self { depth_limit, beta, .. } = *self;
+        Rules { connected: u64::from(connected), depth_limit, alpha: self.alpha(), beta }
+    }
+
+    /// None if the search never goes bottom-up.
+    fn alpha(&self) -> u32 {
+        if self.incoming.is_some() { self.alpha } else { 0 }
     }
 
     async fn memory(&self, sources: &[u32]) -> Result<Vec<Memory>> {
@@ -195,10 +216,8 @@ impl LevelSearch<'_> {
             Some(hubs) => hubs.of(place).clone(),
             None => DeviceHubs::none(device)?,
         };
-        // Host devices claim in the first one's.
-        let copies = if place == 0 || context.all_gpus() { 2 } else { 0 };
-        let visited = device.shared_to_overwrite(copies * beginning.words())?;
-        for copy in 0..copies {
+        let visited = device.shared_to_overwrite(2 * beginning.words())?;
+        for copy in 0..2 {
             beginning.write(stream, place, &visited, copy * beginning.words())?;
         }
         let rows = owned as u64 + part.targets.len() as u64 / PIECE + 1;
@@ -221,7 +240,7 @@ impl LevelSearch<'_> {
     /// The source whose row GPUs expand before they first meet.
     fn begins_with_one(&self, sources: &[u32]) -> Option<u32> {
         match sources {
-            &[source] if self.graph.context().all_gpus() && self.depth_limit > 0 => Some(source),
+            &[source] if self.depth_limit > 0 => Some(source),
             _ => None,
         }
     }
@@ -230,10 +249,10 @@ impl LevelSearch<'_> {
         let partition = self.graph.partition();
         let arcs: usize = self.graph.parts().iter().map(|part| part.targets.len()).sum();
         Settings {
-            place: GangPlace::new(partition, place, self.patience),
+            place: self.place(place),
             connected,
             depth_limit: self.depth_limit,
-            alpha: if self.incoming.is_some() { self.alpha } else { 0 },
+            alpha: self.alpha(),
             beta: self.beta,
             degree: (arcs / partition.vertices().max(1) as usize) as u32,
             reaches_late: (!self.predecessors).into(),
@@ -242,81 +261,65 @@ impl LevelSearch<'_> {
         }
     }
 
+    pub(crate) fn place(&self, device: usize) -> GangPlace {
+        GangPlace::new(self.graph.partition(), device, self.patience)
+    }
+
+    pub(crate) fn outgoing(&self, place: usize) -> RowsOf<'_> {
+        let part = &self.graph.parts()[place];
+        (&part.offsets, &part.targets)
+    }
+
+    pub(crate) fn incoming(&self, place: usize) -> RowsOf<'_> {
+        let part = &self.incoming.unwrap_or(self.graph).parts()[place];
+        (&part.offsets, &part.targets)
+    }
+
     fn bind(
         &self,
-        kernel: &Kernel<GangSignature>,
+        kernel: &Kernel<Signature>,
         memory: &[Memory],
         host: &SharedBuffer<u32>,
         GangMember { place, stream, sharers }: GangMember<'_>,
     ) -> millstream_flow::Result<BoundKernel> {
-        let sets = Sets::new(memory);
-        let (out, incoming, values, lists, exchange, words) = self.common(memory, &sets, place);
-        let Memory { gang, settings, hubs, source, .. } = &memory[place];
-        let reports = (host, &gang.report);
-        let hubs = (&hubs.of, &*hubs.targets, *source);
-        let arguments = (out, incoming, values, lists, exchange, words, reports, *settings, hubs);
+        let its = &memory[place];
+        let visited: Vec<_> = memory.iter().map(|its| &its.visited).collect();
+        let inboxes: Vec<_> = memory.iter().map(|its| &its.inboxes).collect();
+        let words: Vec<_> = memory.iter().map(|its| &its.gang.words).collect();
+        let arguments = (
+            self.outgoing(place),
+            self.incoming(place),
+            (&its.levels, &its.predecessors),
+            (&its.log, &its.sources),
+            (&visited[..], &inboxes[..]),
+            &words[..],
+            (host, &its.gang.report),
+            its.settings,
+            (&its.hubs.of, &*its.hubs.targets, its.source),
+        );
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
-    /// The arguments that all of a search's kernels take.
-    pub(crate) fn common<'a>(
-        &'a self,
-        memory: &'a [Memory],
-        sets: &'a Sets<'a>,
-        place: usize,
-    ) -> (
-        impl Argument<Rows>,
-        impl Argument<Rows>,
-        impl Argument<Values>,
-        impl Argument<Lists>,
-        impl Argument<Exchange>,
-        impl Argument<SharedSet<u64>>,
-    ) {
-        let rows = |part: &'a Part| (&*part.offsets, &*part.targets);
-        let its = &memory[place];
-        (
-            rows(&self.graph.parts()[place]),
-            rows(&self.incoming.unwrap_or(self.graph).parts()[place]),
-            (&its.levels, &its.predecessors),
-            (&its.log, &its.sources),
-            (&sets.visited[..], &sets.inboxes[..]),
-            &sets.words[..],
-        )
-    }
-
-    async fn gather(&self, memory: &[Memory]) -> Result<Answer> {
-        let download = |its: &Memory| {
-            let (stream, kept) = (its.gang.device.stream()?, 0..its.predecessors.len());
-            let levels = stream.download_shared(&its.levels, 0..its.levels.len())?;
-            Ok((levels, stream.download_shared(&its.predecessors, kept)?))
-        };
-        let arriving: Vec<_> =
-            memory.iter().map(download).collect::<millstream_device::Result<_>>()?;
-        let (levels, predecessors) = arriving.into_iter().unzip();
+    /// From levels and predecessors, of which those of each device's vertices begin somewhere.
+    async fn gather<'a>(
+        &self,
+        values: impl Iterator<Item = (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>, usize)>,
+    ) -> Result<Answer> {
         let partition = self.graph.partition();
+        let (mut levels, mut predecessors) = (Vec::new(), Vec::new());
+        for (place, (its_levels, its_predecessors, begin)) in values.enumerate() {
+            let stream = self.graph.context().devices()[place].stream()?;
+            let its = begin..begin + partition.range(place).len();
+            let kept = if self.predecessors { its.clone() } else { 0..0 };
+            levels.push(stream.download_shared(its_levels, its)?);
+            predecessors.push(stream.download_shared(its_predecessors, kept)?);
+        }
         let levels = OwnedValues::arrived(partition, levels).await?;
         let predecessors = OwnedValues::arrived(partition, predecessors).await?;
         let original = |_, new| if new == UNREACHED { new } else { partition.to_original(new) };
         let predecessors = self.predecessors.then(|| predecessors.restored(original));
         let keys = levels.restored(|_, level: u32| level)?;
         Ok(Answer { keys, predecessors: predecessors.transpose()? })
-    }
-}
-
-/// Buffers of all devices.
-pub(crate) struct Sets<'a> {
-    visited: Vec<&'a SharedBuffer<u32>>,
-    inboxes: Vec<&'a SharedBuffer<u64>>,
-    words: Vec<&'a SharedBuffer<u64>>,
-}
-
-impl<'a> Sets<'a> {
-    pub(crate) fn new(memory: &'a [Memory]) -> Sets<'a> {
-        Sets {
-            visited: memory.iter().map(|its| &its.visited).collect(),
-            inboxes: memory.iter().map(|its| &its.inboxes).collect(),
-            words: memory.iter().map(|its| &its.gang.words).collect(),
-        }
     }
 }
 

@@ -1,30 +1,54 @@
-//! The phases of a level-synchronous search on host devices; what `levels.cuh` does between
-//! barriers.
+//! The phases of a level-synchronous search on host devices, which have levels, visited bits and logs in one
+//! memory; what `levels.cuh` does between barriers.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use millstream_device::{Grid, Kernel, KernelResult, Parameter, Stream};
-use millstream_traversal::internals::{GangPlace, GangWork, TwinMeetings, streams};
+use millstream_device::{
+    Grid, Kernel, KernelResult, Parameter, Shared, SharedBuffer, Stream, Value,
+};
+use millstream_traversal::UNREACHED;
+use millstream_traversal::internals::{GangPlace, GangWork, TwinLists, TwinMeetings, streams};
 
 use crate::Result;
-use crate::level_search::{LevelSearch, Memory, Sets, Settings, TwinSignature};
+use crate::level_search::{LevelSearch, Rows};
 use crate::phase::{Phase, Pilot, Totals};
 
-/// Words of a device.
-#[derive(Clone, Copy)]
-enum Word {
-    /// Rows put into the log.
-    Rows,
+/// Rows that leave and that enter; levels and predecessors, the log, and two copies of the visited bits, of all
+/// vertices; which of these the device owns.
+type Signature =
+    (Rows, Rows, (Shared<u32>, Shared<u32>), Shared<u32>, Shared<u32>, Value<GangPlace>);
+/// What the twin sees of it.
+type View<'a> = <Signature as Parameter>::View<'a>;
+
+/// Memory of all devices: the first one's.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) levels: SharedBuffer<u32>,
+    /// Empty if none are kept.
+    pub(crate) predecessors: SharedBuffer<u32>,
+    log: SharedBuffer<u32>,
+    visited: SharedBuffer<u32>,
+    /// Vertices to be found.
+    connected: u32,
+}
+
+/// What a device has counted since the start.
+#[derive(Debug, Default)]
+struct Tally {
     /// Vertices found.
-    Visited,
+    visited: AtomicU64,
     /// Words of visited bits stored, for all.
-    Stored,
-    Received,
-    Kept,
-    /// Items sent to each device.
-    Sent,
+    stored: AtomicU64,
+}
+
+/// What all devices have counted.
+#[derive(Debug)]
+struct Counts {
+    log: TwinLists,
+    tallies: Vec<Tally>,
 }
 
 /// Vertices, or words of bits, of a block.
@@ -35,128 +59,126 @@ const BLOCK: usize = 512;
 struct Course {
     pilot: Pilot,
     /// The copy of the visited bits that is read.
-    copy: u32,
+    copy: usize,
     /// Of each device, where the frontier begins in the log, and where it ends.
     frontiers: Vec<(u64, u64)>,
 }
 
 impl Course {
-    /// Goes on to the next phase, by what the devices' words say. Whether there is one.
-    fn advance(&mut self, words: &[&[AtomicU64]]) -> bool {
+    /// Goes on to the next phase, by what the devices have counted. Whether there is one.
+    fn advance(&mut self, Counts { log, tallies }: &Counts) -> bool {
         if self.pilot.phase == Phase::Sweep {
             self.copy ^= 1;
         }
-        let word = |device: usize, word: usize| words[device][word].load(Ordering::Relaxed);
-        let devices = self.frontiers.len();
         let mut totals = Totals::default();
-        for device in 0..devices {
-            totals.rows += word(device, Word::Rows as usize);
-            totals.visited += word(device, Word::Visited as usize);
-            for to in 0..devices {
-                totals.sent += word(device, Word::Sent as usize + to);
-            }
+        for (device, tally) in tallies.iter().enumerate() {
+            totals.rows += log.listed(device);
+            totals.visited += tally.visited.load(Ordering::Relaxed);
         }
         self.pilot.advance(totals);
         // What is found from now on is the next frontier.
-        if matches!(self.pilot.phase, Phase::Expand | Phase::Sweep | Phase::Gather) {
-            for (device, (begin, end)) in self.frontiers.iter_mut().enumerate() {
-                *begin = *end;
-                *end = word(device, Word::Rows as usize);
-            }
+        for (device, (begin, end)) in self.frontiers.iter_mut().enumerate() {
+            (*begin, *end) = (*end, log.listed(device));
         }
         self.pilot.phase != Phase::Finished
     }
 }
 
-/// Runs all phases, from the first to the last. What the devices have done.
+impl Memory {
+    /// For a search from `sources`, given by new ids.
+    pub(crate) async fn new(search: &LevelSearch<'_>, sources: &[u32]) -> Result<Memory> {
+        let vertices = search.graph.vertices() as usize;
+        let device = &search.graph.context().devices()[0];
+        let beginning = search.isolated.beginning(sources);
+        let memory = Memory {
+            levels: device.shared_to_overwrite(vertices)?,
+            predecessors: device
+                .shared_to_overwrite(vertices * usize::from(search.predecessors))?,
+            log: device.shared_to_overwrite(vertices)?,
+            visited: device.shared_to_overwrite(2 * beginning.words())?,
+            connected: beginning.connected,
+        };
+        let stream = device.stream()?;
+        for values in [&memory.levels, &memory.predecessors] {
+            stream.fill_shared(values, 0..values.len(), UNREACHED)?;
+        }
+        for copy in 0..2 {
+            beginning.write(&stream, 0, &memory.visited, copy * beginning.words())?;
+        }
+        stream.completed()?.await?;
+        Ok(memory)
+    }
+}
+
+/// Runs all phases, from the first to the last: how long it took, and what the devices have done.
 pub(crate) async fn run(
     search: &LevelSearch<'_>,
-    memory: &[Memory],
-    pilot: Pilot,
-) -> Result<Vec<GangWork>> {
-    let course = Course { pilot, copy: 0, frontiers: vec![(0, 0); memory.len()] };
-    let meetings = TwinMeetings::new(search.graph.context(), course);
-    let shared = Arc::clone(&meetings);
-    let kernel: Kernel<TwinSignature> =
-        Kernel::of_step_closure("levels", move |_, view: &TwinView<'_>| {
-            let mut twin = Twin::new(view);
-            let words = &view.5;
-            shared.run_twin(twin.here, |course| twin.step(course), |course| course.advance(words))
-        });
-    let sets = Sets::new(memory);
+    memory: &Memory,
+    sources: &[u32],
+) -> Result<(Duration, Vec<GangWork>)> {
+    let context = search.graph.context();
+    let frontiers = vec![(0, 0); context.devices().len()];
+    let course = Course { pilot: Pilot::new(search.rules(memory.connected)), copy: 0, frontiers };
+    let meetings = TwinMeetings::new(context, course);
+    let tallies: Vec<_> = context.devices().iter().map(|_| Tally::default()).collect();
+    let counted = Arc::new(Counts { log: TwinLists::new(tallies.len()), tallies });
+    let (shared, counts) = (Arc::clone(&meetings), Arc::clone(&counted));
+    let sources: Arc<[u32]> = sources.into();
+    let kernel: Kernel<Signature> = Kernel::of_step_closure("levels", move |_, view: &View<'_>| {
+        let mut twin = Twin::new(view, &sources, &counts);
+        let step = |course: &Course| twin.step(course);
+        shared.run_twin(view.5.device as usize, step, |course| course.advance(&counts))
+    });
     let launch = |place: usize, stream: &Stream| {
-        let (out, incoming, values, lists, exchange, words) = search.common(memory, &sets, place);
-        let settings = memory[place].settings();
-        let arguments = (out, incoming, values, lists, exchange, words, settings);
-        kernel.launch(stream, 1, arguments)
+        let Memory { levels, predecessors, log, visited, .. } = memory;
+        let values = (levels, predecessors);
+        let (out, incoming) = (search.outgoing(place), search.incoming(place));
+        kernel.launch(stream, 1, (out, incoming, values, log, visited, search.place(place)))
     };
-    meetings.run(&streams(search.graph.context())?, launch).await?;
-    work(memory)
+    let start = Instant::now();
+    meetings.run(&streams(context)?, launch).await?;
+    let time = start.elapsed();
+    let mut work = counted.log.work();
+    for (its, tally) in work.iter_mut().zip(&counted.tallies) {
+        its.visited = tally.visited.load(Ordering::Relaxed);
+        its.published = tally.stored.load(Ordering::Relaxed);
+    }
+    Ok((time, work))
 }
 
-/// What the devices have done.
-fn work(memory: &[Memory]) -> Result<Vec<GangWork>> {
-    let work = |its: &Memory| {
-        let load = |word: Word| its.gang.words.load(word as usize);
-        let mut work = GangWork {
-            visited: load(Word::Visited)?,
-            received: load(Word::Received)?,
-            kept: load(Word::Kept)?,
-            published: load(Word::Stored)?,
-            ..GangWork::default()
-        };
-        for (to, sent) in work.sent.iter_mut().enumerate().take(memory.len()) {
-            *sent = its.gang.words.load(Word::Sent as usize + to)?;
-        }
-        Ok(work)
-    };
-    memory.iter().map(work).collect()
-}
-
-type TwinView<'a> = <TwinSignature as Parameter>::View<'a>;
+/// Offsets and targets.
+type RowsHere<'a> = (&'a [u64], &'a [u32]);
 
 /// One device in one phase. All orders are relaxed: the meetings publish.
 struct Twin<'a> {
-    out: (&'a [u64], &'a [u32]),
-    incoming: (&'a [u64], &'a [u32]),
+    out: RowsHere<'a>,
+    incoming: RowsHere<'a>,
     levels: &'a [AtomicU32],
     predecessors: &'a [AtomicU32],
-    log: &'a [AtomicU64],
-    sources: &'a [u64],
-    visited: Vec<&'a [AtomicU32]>,
-    inboxes: Vec<&'a [AtomicU64]>,
-    words: Vec<&'a [AtomicU64]>,
-    settings: Settings,
-    here: usize,
-    first: u32,
-    end: u32,
+    log: &'a [AtomicU32],
+    visited: &'a [AtomicU32],
+    place: GangPlace,
+    sources: &'a [u32],
+    counts: &'a Counts,
     level: u32,
-    copy: u32,
-    frontier: (u64, u64),
+    copy: usize,
+    frontier: Range<usize>,
 }
 
 impl<'a> Twin<'a> {
-    fn new(view: &TwinView<'a>) -> Twin<'a> {
-        let (out, incoming, (levels, predecessors), (log, sources), exchange, words, settings) =
-            view.clone();
-        let (visited, inboxes) = exchange;
-        let here = settings.place.device as usize;
-        let GangPlace { first, end, .. } = settings.place;
-        let (level, copy, frontier) = (0, 0, (0, 0));
+    fn new(view: &View<'a>, sources: &'a [u32], counts: &'a Counts) -> Twin<'a> {
+        let (out, incoming, (levels, predecessors), log, visited, place) = *view;
+        let (level, copy, frontier) = (0, 0, 0..0);
         Twin {
             out,
             incoming,
             levels,
             predecessors,
             log,
-            sources,
             visited,
-            inboxes,
-            words,
-            settings,
-            here,
-            first,
-            end,
+            place,
+            sources,
+            counts,
             level,
             copy,
             frontier,
@@ -166,11 +188,11 @@ impl<'a> Twin<'a> {
     /// A phase.
     fn step(&mut self, course: &Course) -> KernelResult {
         (self.level, self.copy) = (course.pilot.level, course.copy);
-        self.frontier = course.frontiers[self.here];
+        let (begin, end) = course.frontiers[self.place.device as usize];
+        self.frontier = begin as usize..end as usize;
         match course.pilot.phase {
             Phase::Seed => self.seed(),
             Phase::Expand => self.expand(),
-            Phase::Absorb => self.absorb(),
             Phase::Sweep => self.sweep(),
             Phase::Gather => self.gather(),
             Phase::Finished => Ok(()),
@@ -178,78 +200,41 @@ impl<'a> Twin<'a> {
     }
 
     fn seed(&self) -> KernelResult {
+        let own = self.place.first..self.place.end;
         let mut found = Vec::new();
-        let bits = self.bits(self.copy);
-        let news = self.sources.iter().filter(|&&item| claim(bits, item as u32));
-        news.for_each(|&item| self.take(item, &mut found));
-        self.push(&found);
-        self.count(Word::Visited, found.len());
+        for &source in self.sources.iter().filter(|source| own.contains(source)) {
+            if claim(self.bits(self.copy), source) {
+                self.reach(source, UNREACHED);
+                found.push(source);
+            }
+        }
+        self.keep(found);
         Ok(())
     }
 
+    /// Claims what the frontier here leads to, whoever owns it.
     fn expand(&self) -> KernelResult {
-        let (begin, end) = (self.frontier.0 as usize, self.frontier.1 as usize);
         let bits = self.bits(self.copy);
-        Grid::of_blocks(end - begin, BLOCK).for_each_block(|block| {
+        let frontier = &self.log[self.place.first as usize..][self.frontier.clone()];
+        Grid::of_blocks(frontier.len(), BLOCK).for_each_block(|block| {
             let mut found = Vec::with_capacity(block.range.len());
-            for place in block.range {
-                let vertex = self.log[begin + place].load(Ordering::Relaxed) as u32;
+            for vertex in &frontier[block.range] {
+                let vertex = vertex.load(Ordering::Relaxed);
                 for &target in self.row(self.out, vertex) {
                     if claim(bits, target) {
-                        self.find(vertex, target, &mut found);
+                        self.reach(target, vertex);
+                        found.push(target);
                     }
                 }
             }
-            self.push(&found);
-            self.count(Word::Visited, found.len());
+            self.keep(found);
             Ok(())
         })
     }
 
-    /// A vertex that was not visited, here or elsewhere.
-    fn find(&self, vertex: u32, target: u32, found: &mut Vec<u32>) {
-        if (self.first..self.end).contains(&target) {
-            self.reach(target, vertex);
-            found.push(target);
-            return;
-        }
-        let owner = (0..self.settings.place.devices as usize)
-            .find(|&device| target < self.settings.place.boundaries[device + 1])
-            .unwrap_or(self.here);
-        let sent = &self.words[self.here][Word::Sent as usize + owner];
-        let place = sent.fetch_add(1, Ordering::Relaxed) as usize;
-        let item = u64::from(vertex) << 32 | u64::from(target);
-        self.inbox(owner, self.here)[place].store(item, Ordering::Relaxed);
-    }
-
-    fn absorb(&self) -> KernelResult {
-        let own = &self.words[self.here];
-        let (mut taken, mut found) = (0, Vec::new());
-        for from in (0..self.settings.place.devices as usize).filter(|&from| from != self.here) {
-            let sent = self.words[from][Word::Sent as usize + self.here].load(Ordering::Relaxed);
-            let seen = &own[self.seen_word(from)];
-            for item in &self.inbox(self.here, from)
-                [seen.swap(sent, Ordering::Relaxed) as usize..sent as usize]
-            {
-                taken += 1;
-                self.take(item.load(Ordering::Relaxed), &mut found);
-            }
-        }
-        self.push(&found);
-        self.count(Word::Received, taken);
-        self.count(Word::Kept, found.len());
-        self.count(Word::Visited, found.len());
-        Ok(())
-    }
-
-    /// How much of the inbox from another device has been taken.
-    fn seen_word(&self, from: usize) -> usize {
-        Word::Sent as usize + self.settings.place.devices as usize + from
-    }
-
     fn sweep(&self) -> KernelResult {
         let [now, next] = [0, 1].map(|other| self.bits(self.copy ^ other));
-        let sweep = |word: usize, mask: u32, found: &mut Vec<u32>| {
+        let sweep = |word: usize, mask: u32, found: &mut u64| {
             let mut bits: u32 = now[word].load(Ordering::Relaxed) & mask;
             let open = mask & !bits;
             for bit in (0..32).filter(|bit| open >> bit & 1 == 1) {
@@ -260,14 +245,17 @@ impl<'a> Twin<'a> {
                 if let Some(&source) = self.row(self.incoming, vertex).iter().find(is_visited) {
                     self.reach(vertex, source);
                     bits |= 1 << bit;
-                    found.push(vertex);
+                    *found += 1;
                 }
             }
             // Those of a word shared with others stay.
             next[word].fetch_or(bits, Ordering::Relaxed);
         };
-        self.count(Word::Stored, self.own_words().len());
-        self.each_word(sweep, |found| self.count(Word::Visited, found.len()))
+        let tally = self.tally();
+        tally.stored.fetch_add(self.own_words().len() as u64, Ordering::Relaxed);
+        self.each_word(sweep, |found| {
+            tally.visited.fetch_add(found, Ordering::Relaxed);
+        })
     }
 
     fn gather(&self) -> KernelResult {
@@ -278,79 +266,67 @@ impl<'a> Twin<'a> {
             let bits = (0..32).filter(|bit| fresh >> bit & 1 == 1);
             found.extend(bits.map(|bit| word as u32 * 32 + bit));
         };
-        self.each_word(gather, |found| self.push(found))
+        self.each_word(gather, |found| self.list(found))
     }
 
     fn own_words(&self) -> Range<usize> {
-        let (first, end) = (self.first as usize, self.end as usize);
+        let (first, end) = (self.place.first as usize, self.place.end as usize);
         if first < end { first / 32..end.div_ceil(32) } else { 0..0 }
     }
 
     /// Words with owned vertices, and which of their bits are; `finish` takes what was
     /// found in a block.
-    fn each_word(
+    fn each_word<F: Default>(
         &self,
-        work: impl Fn(usize, u32, &mut Vec<u32>) + Send + Sync,
-        finish: impl Fn(&[u32]) + Send + Sync,
+        work: impl Fn(usize, u32, &mut F) + Send + Sync,
+        finish: impl Fn(F) + Send + Sync,
     ) -> KernelResult {
-        let (first, end) = (self.first as usize, self.end as usize);
+        let (first, end) = (self.place.first as usize, self.place.end as usize);
         let words = self.own_words();
         Grid::of_blocks(words.len(), BLOCK).for_each_block(|block| {
-            let mut found = Vec::new();
+            let mut found = F::default();
             for word in block.range.map(|word| words.start + word) {
                 let from = first.max(word * 32) - word * 32;
                 let to = end.min(word * 32 + 32) - word * 32;
                 work(word, (((1u64 << to) - 1) & !((1 << from) - 1)) as u32, &mut found);
             }
-            finish(&found);
+            finish(found);
             Ok(())
         })
     }
 
-    /// The visited bits of all vertices, for all devices.
-    fn bits(&self, copy: u32) -> &[AtomicU32] {
-        let words = self.settings.place.vertices.div_ceil(32) as usize;
-        &self.visited[0][copy as usize * words..][..words]
+    /// A copy of the visited bits.
+    fn bits(&self, copy: usize) -> &[AtomicU32] {
+        let words = self.place.vertices.div_ceil(32) as usize;
+        &self.visited[copy * words..][..words]
     }
 
-    fn inbox(&self, to: usize, from: usize) -> &[AtomicU64] {
-        let owned =
-            (self.settings.place.boundaries[to + 1] - self.settings.place.boundaries[to]) as usize;
-        let place = from - usize::from(from > to);
-        &self.inboxes[to][place * owned..][..owned]
-    }
-
-    fn row(&self, (offsets, targets): (&'a [u64], &'a [u32]), vertex: u32) -> &'a [u32] {
-        let row = (vertex - self.first) as usize;
+    /// The arcs of an owned vertex.
+    fn row(&self, (offsets, targets): RowsHere<'a>, vertex: u32) -> &'a [u32] {
+        let row = (vertex - self.place.first) as usize;
         &targets[offsets[row] as usize..offsets[row + 1] as usize]
     }
 
-    /// Takes an item that names an owned vertex, which has been claimed.
-    fn take(&self, item: u64, found: &mut Vec<u32>) {
-        let vertex = item as u32;
-        self.reach(vertex, (item >> 32) as u32);
-        found.push(vertex);
-    }
-
     fn reach(&self, vertex: u32, predecessor: u32) {
-        let row = (vertex - self.first) as usize;
-        self.levels[row].store(self.level, Ordering::Relaxed);
-        if let Some(of) = self.predecessors.get(row) {
+        self.levels[vertex as usize].store(self.level, Ordering::Relaxed);
+        if let Some(of) = self.predecessors.get(vertex as usize) {
             of.store(predecessor, Ordering::Relaxed);
         }
     }
 
-    /// Adds vertices to the log.
-    fn push(&self, vertices: &[u32]) {
-        let rows = &self.words[self.here][Word::Rows as usize];
-        let place = rows.fetch_add(vertices.len() as u64, Ordering::Relaxed) as usize;
-        for (entry, &vertex) in self.log[place..].iter().zip(vertices) {
-            entry.store(u64::from(vertex), Ordering::Relaxed);
-        }
+    /// Counts what was found, and lists it.
+    fn keep(&self, found: Vec<u32>) {
+        self.tally().visited.fetch_add(found.len() as u64, Ordering::Relaxed);
+        self.list(found);
     }
 
-    fn count(&self, word: Word, by: usize) {
-        self.words[self.here][word as usize].fetch_add(by as u64, Ordering::Relaxed);
+    /// Into the owners' logs.
+    fn list(&self, mut vertices: Vec<u32>) {
+        self.counts.log.put(&self.place, self.log, |_| 0, &mut vertices);
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.counts.tallies[self.place.device as usize]
     }
 }
 

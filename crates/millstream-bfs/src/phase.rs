@@ -1,4 +1,4 @@
-//! What the devices of a level-synchronous search do next: the twin of
+//! What host devices that search level by level do next: the twin of
 //! `LevelSearch::decide` in `levels.cuh`. See `LEVELS.md`.
 
 /// What the devices do until they meet again.
@@ -8,8 +8,6 @@ pub(crate) enum Phase {
     Seed,
     /// Top-down: claim the vertices at the ends of the frontier's arcs.
     Expand,
-    /// Claim what other devices have found here.
-    Absorb,
     /// Bottom-up: look for visited neighbours.
     Sweep,
     /// Make a list of the frontier from bits.
@@ -35,7 +33,6 @@ pub(crate) struct Rules {
 pub(crate) struct Totals {
     pub(crate) rows: u64,
     pub(crate) visited: u64,
-    pub(crate) sent: u64,
 }
 
 /// Follows a search.
@@ -78,10 +75,6 @@ impl Pilot {
                     false if found * u64::from(beta) < left => Phase::Gather,
                     false => Phase::Sweep,
                 }
-            }
-            Phase::Expand if self.kept.sent != totals.sent => {
-                self.kept.sent = totals.sent;
-                Phase::Absorb
             }
             _ => {
                 let rows = totals.rows - self.kept.rows;

@@ -11,7 +11,9 @@ use millstream_device::{
     Grid, Kernel, KernelResult, Parameter, Shared, SharedBuffer, Stream, Value as Plain,
 };
 use millstream_traversal::UNREACHED;
-use millstream_traversal::internals::{GangPlace, GangWork, TwinMeetings, Value, streams};
+use millstream_traversal::internals::{
+    GangPlace, GangWork, TwinLists, TwinMeetings, Value, streams,
+};
 
 use crate::Result;
 use crate::rule::DistanceRule;
@@ -38,16 +40,12 @@ pub(crate) struct Memory<V: Value> {
 /// What a device has counted since the start.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Vertices that have come into its list.
-    listed: AtomicU64,
     /// Arcs that enter vertices that have been expanded.
     settled: AtomicU64,
     /// Since all last met, the complement of the least key beyond the step; 0 if none was seen.
     nearest: AtomicU32,
     /// Vertices that the last step has pulled, and not listed.
     pulled: AtomicU64,
-    /// Vertices that it has put into each device's list.
-    sent: [AtomicU64; GangPlace::MOST],
 }
 
 /// The marks of vertices that have been counted, behind those of the two lists.
@@ -67,11 +65,11 @@ struct Course {
 
 impl Course {
     /// Goes on to the next phase, by what the devices have counted. Whether there is one.
-    fn advance(&mut self, tallies: &[Tally]) -> bool {
+    fn advance(&mut self, listed: &TwinLists, tallies: &[Tally]) -> bool {
         let mut totals = Totals::default();
         let mut nearest = 0;
-        for tally in tallies {
-            totals.listed += tally.listed.load(Ordering::Relaxed);
+        for (device, tally) in tallies.iter().enumerate() {
+            totals.listed += listed.listed(device);
             totals.settled += tally.settled.load(Ordering::Relaxed);
             nearest = tally.nearest.swap(0, Ordering::Relaxed).max(nearest);
         }
@@ -81,8 +79,8 @@ impl Course {
         // The list that was filled is read; or that which was reviewed is so again.
         let is_turned = before != Phase::Review || self.pilot.phase != Phase::Review;
         self.filled ^= usize::from(is_turned);
-        for ((mark, here), tally) in self.lists.iter_mut().zip(tallies) {
-            let listed = tally.listed.load(Ordering::Relaxed);
+        for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
+            let listed = listed.listed(device);
             if is_turned {
                 *here = listed - *mark;
             }
@@ -124,12 +122,13 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
     let pilot = Pilot::new(search.rules());
     let course = Course { pilot, filled: 0, lists: vec![(0, 0); context.devices().len()] };
     let meetings = TwinMeetings::new(context, course);
-    let tallies: Arc<[Tally]> = context.devices().iter().map(|_| Tally::default()).collect();
-    let (shared, counted) = (Arc::clone(&meetings), Arc::clone(&tallies));
+    let tallies: Vec<_> = context.devices().iter().map(|_| Tally::default()).collect();
+    let counted = Arc::new((TwinLists::new(tallies.len()), tallies));
+    let (shared, counts) = (Arc::clone(&meetings), Arc::clone(&counted));
     let kernel: Kernel<Signature<R::Weight, V>> =
         Kernel::of_step_closure("steps", move |_, view: &View<'_, R, V>| {
-            let twin = Twin::<R, V>::new(view, &counted);
-            let advance = |course: &mut Course| course.advance(&counted);
+            let twin = Twin::<R, V>::new(view, &counts);
+            let advance = |course: &mut Course| course.advance(&counts.0, &counts.1);
             shared.run_twin(twin.here, |course| twin.phase(course), advance)
         });
     let launch = |place: usize, stream: &Stream| {
@@ -140,27 +139,12 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
     };
     let start = Instant::now();
     meetings.run(&streams(context)?, launch).await?;
-    Ok((start.elapsed(), work(&tallies)))
-}
-
-/// What the devices have done. Vertices that were settled by pulling alone are among those
-/// visited.
-fn work(tallies: &[Tally]) -> Vec<GangWork> {
-    let sent = |from: usize, to: usize| match from == to {
-        true => 0,
-        false => tallies[from].sent[to].load(Ordering::Relaxed),
-    };
-    let work = |(place, its): (usize, &Tally)| {
-        let received = (0..tallies.len()).map(|from| sent(from, place)).sum();
-        GangWork {
-            visited: its.listed.load(Ordering::Relaxed) + its.pulled.load(Ordering::Relaxed),
-            received,
-            kept: received,
-            sent: std::array::from_fn(|to| sent(place, to)),
-            published: 0,
-        }
-    };
-    tallies.iter().enumerate().map(work).collect()
+    let time = start.elapsed();
+    let mut work = counted.0.work();
+    for (its, tally) in work.iter_mut().zip(&counted.1) {
+        its.visited += tally.pulled.load(Ordering::Relaxed);
+    }
+    Ok((time, work))
 }
 
 /// Offsets, targets and weights.
@@ -173,6 +157,7 @@ struct Twin<'a, R: DistanceRule, V: Value> {
     values: &'a [V::Atomic],
     lists: &'a [AtomicU32],
     marks: &'a [AtomicU32],
+    listed: &'a TwinLists,
     tallies: &'a [Tally],
     settings: Settings,
     here: usize,
@@ -189,10 +174,13 @@ struct Found {
 }
 
 impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
-    fn new(view: &View<'a, R, V>, tallies: &'a [Tally]) -> Twin<'a, R, V> {
+    fn new(
+        view: &View<'a, R, V>,
+        (listed, tallies): &'a (TwinLists, Vec<Tally>),
+    ) -> Twin<'a, R, V> {
         let (out, incoming, values, lists, marks, settings) = *view;
         let (here, rule) = (settings.place.device as usize, PhantomData);
-        Twin { out, incoming, values, lists, marks, tallies, settings, here, rule }
+        Twin { out, incoming, values, lists, marks, listed, tallies, settings, here, rule }
     }
 
     fn phase(&self, course: &Course) -> KernelResult {
@@ -361,7 +349,8 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         course: &Course,
         work: impl Fn(u32, &mut Found) + Send + Sync,
     ) -> KernelResult {
-        let list = &self.list(course.filled ^ 1, self.here)[..course.lists[self.here].1 as usize];
+        let list = &self.lists(course.filled ^ 1)[self.settings.place.first as usize..];
+        let list = &list[..course.lists[self.here].1 as usize];
         self.each(list.len(), course, |at, found| work(list[at].load(Ordering::Relaxed), found))
     }
 
@@ -382,34 +371,13 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
 
     /// What a block has found goes to the lists and is counted.
     fn keep(&self, course: &Course, mut found: Found) {
-        let GangPlace { devices, boundaries, .. } = self.settings.place;
         let tally = &self.tallies[self.here];
         tally.settled.fetch_add(found.settled, Ordering::Relaxed);
         tally.pulled.fetch_add(found.pulled, Ordering::Relaxed);
         tally.nearest.fetch_max(found.nearest, Ordering::Relaxed);
-        // To their owners, who have their rows.
-        if devices > 1 {
-            found.listed.sort_unstable();
-        }
-        let mut rest = &found.listed[..];
-        for owner in 0..devices as usize {
-            let its = rest.partition_point(|&vertex| vertex < boundaries[owner + 1]);
-            self.put(course, owner, &rest[..its]);
-            rest = &rest[its..];
-        }
-    }
-
-    /// Into the list of a device that is filled.
-    fn put(&self, course: &Course, owner: usize, vertices: &[u32]) {
-        if vertices.is_empty() {
-            return;
-        }
-        let count = vertices.len() as u64;
-        let taken = self.tallies[owner].listed.fetch_add(count, Ordering::Relaxed);
-        let place = (taken - course.lists[owner].0) as usize;
-        let entries = &self.list(course.filled, owner)[place..];
-        entries.iter().zip(vertices).for_each(|(to, &vertex)| to.store(vertex, Ordering::Relaxed));
-        self.tallies[self.here].sent[owner].fetch_add(count, Ordering::Relaxed);
+        let begun = |owner: usize| course.lists[owner].0;
+        let lists = self.lists(course.filled);
+        self.listed.put(&self.settings.place, lists, begun, &mut found.listed);
     }
 
     fn key(&self, vertex: u32) -> u32 {
@@ -422,10 +390,9 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         offsets[row] as usize..offsets[row + 1] as usize
     }
 
-    fn list(&self, which: usize, owner: usize) -> &[AtomicU32] {
-        let GangPlace { vertices, boundaries, .. } = self.settings.place;
-        let list = &self.lists[which * vertices as usize..];
-        &list[boundaries[owner] as usize..boundaries[owner + 1] as usize]
+    fn lists(&self, which: usize) -> &[AtomicU32] {
+        let vertices = self.settings.place.vertices as usize;
+        &self.lists[which * vertices..][..vertices]
     }
 
     fn marks(&self, which: usize) -> &[AtomicU32] {

@@ -30,6 +30,7 @@ mod relaxation;
 mod run;
 mod shared_course;
 mod sync;
+mod twin_lists;
 mod twin_meetings;
 mod unsuitable;
 mod value;
@@ -66,6 +67,7 @@ pub mod internals {
     pub use crate::owned_values::OwnedValues;
     pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
     pub use crate::run::{Outcome, run};
+    pub use crate::twin_lists::TwinLists;
     pub use crate::twin_meetings::{TwinMeetings, streams};
     pub use crate::value::Value;
 }
