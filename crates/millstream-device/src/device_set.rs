@@ -354,11 +354,34 @@ impl DeviceSet {
         self.shared.runner.outstanding() + self.shared.gpus.outstanding()
     }
 
-    /// Waits until every operation submitted so far is over. Orders nothing.
+    /// Waits until every operation submitted so far is over; what host code does next comes after all of them.
+    /// So it is what is left to wait for where a run that had streams of its own has failed or was dropped.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
+    /// let mut items = set.host().buffer::<u32>(3)?;
+    /// set.devices()[0].stream()?.upload(vec![1, 2, 3], &mut items)?;
+    /// // Nobody can record an event on that stream any more.
+    /// assert!(items.host_view().is_err());
+    /// set.quiesce()?;
+    /// assert_eq!(items.host_view()?, [1, 2, 3]);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// Operations of a simulation that cannot run.
+    /// Operations of a simulation that cannot run; a GPU that has had a fault: nothing is ordered then.
     pub fn quiesce(&self) -> Result<()> {
+        let ledger = &self.shared.host.core.ledger;
+        let given = ledger.given();
+        self.wait_until_idle()?;
+        ledger.check_gpus()?;
+        ledger.host_waited(&given);
+        Ok(())
+    }
+
+    fn wait_until_idle(&self) -> Result<()> {
         match &*self.shared.runner {
             Runner::Simulated(simulation) => {
                 simulation.run_until(|| simulation.outstanding() == 0)?;

@@ -2,6 +2,7 @@
 //! buffers. `README.md` beside this file has the rules.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -125,6 +126,20 @@ struct Clocks {
     /// Indices of streams that are gone. A successor continues the clock: all
     /// operations of the predecessor are over.
     unused: Vec<StreamIndex>,
+    /// Of each stream, the last operation that devices have been given.
+    given: Vec<Given>,
+}
+
+/// A stream's last operation that its device has been given.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given(Arc<AtomicU64>);
+
+impl Given {
+    /// By who has given it, and nothing later.
+    pub(crate) fn set(&self, sequence: u64) {
+        // Release, with `Ledger::given`: who has read this finds the operation among those that are not over.
+        self.0.store(sequence, Ordering::Release);
+    }
 }
 
 impl Clocks {
@@ -157,13 +172,21 @@ impl Ledger {
         self.poison.check()
     }
 
-    /// A place in the clocks for a new stream.
-    pub(crate) fn open_stream(&self) -> StreamIndex {
+    /// A place in the clocks for a new stream, and in what devices have been given.
+    pub(crate) fn open_stream(&self) -> (StreamIndex, Given) {
         let mut clocks = self.clocks.lock();
-        clocks.unused.pop().unwrap_or_else(|| {
+        let index = clocks.unused.pop().unwrap_or_else(|| {
             clocks.streams.push(Clock::default());
+            clocks.given.push(Given::default());
             clocks.streams.len() - 1
-        })
+        });
+        (index, clocks.given[index].clone())
+    }
+
+    /// All operations that devices have been given.
+    pub(crate) fn given(&self) -> Clock {
+        let clocks = self.clocks.lock();
+        Clock(clocks.given.iter().map(|given| given.0.load(Ordering::Acquire)).collect())
     }
 
     /// The stream is gone and all its operations are over.
@@ -171,14 +194,14 @@ impl Ledger {
         self.clocks.lock().unused.push(stream);
     }
 
-    /// Enters an operation, or refuses it and changes nothing.
+    /// Enters an operation, and numbers it, or refuses it and changes nothing.
     pub(crate) fn submit(
         &self,
         stream: StreamIndex,
         place: &Arc<str>,
         operation: &Arc<str>,
         accesses: &[(Arc<Allocation>, AccessKind)],
-    ) -> Result<()> {
+    ) -> Result<u64> {
         // A stream that waited for what has failed does not run; but others come after it.
         if !accesses.is_empty() {
             self.check_gpus()?;
@@ -220,7 +243,7 @@ impl Ledger {
                 }
             }
         }
-        Ok(())
+        Ok(sequence)
     }
 
     /// What an event recorded on `stream` now comes after, and its number.

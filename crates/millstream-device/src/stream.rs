@@ -16,7 +16,7 @@ use crate::device::Device;
 use crate::download::Download;
 use crate::event::{Awaitable, Completion, Event};
 use crate::host_data::HostData;
-use crate::ledger::{AccessKind, Ledger, StreamIndex};
+use crate::ledger::{AccessKind, Given, Ledger, StreamIndex};
 use crate::memory::{Allocation, DeviceBuffer};
 use crate::needs_host::NeedsHost;
 use crate::parameter::Accesses;
@@ -46,7 +46,7 @@ struct StreamCore {
     backend: Backend,
     /// Submissions happen one at a time: entered in the ledger and queued in
     /// the same order.
-    submission: Mutex<()>,
+    submission: Mutex<Given>,
 }
 
 impl Drop for StreamCore {
@@ -66,11 +66,11 @@ impl fmt::Debug for Stream {
 impl Stream {
     /// A gang's may be told which of its GPU's it takes.
     pub(crate) fn new(device: Device, kind: StreamKind, turn: Option<usize>) -> Result<Stream> {
-        let index = device.core.ledger.open_stream();
+        let (index, given) = device.core.ledger.open_stream();
         let place: Arc<str> = format!("{device} {kind} stream {index}").into();
         let backend = Backend::new(&device, (kind, turn), &place, index)
             .inspect_err(|_| device.core.ledger.close_stream(index))?;
-        let submission = Mutex::new(());
+        let submission = Mutex::new(given);
         Ok(Stream {
             core: Arc::new(StreamCore { device, kind, index, place, backend, submission }),
         })
@@ -451,24 +451,27 @@ impl Stream {
         submitting: Submitting,
     ) -> Result<Submitted> {
         self.core.backend.prepare(&task, submitting)?;
-        let _one = self.enter(&name, accesses, &task)?;
-        Ok(self.core.backend.submit(&self.core.device, name, task, submitting))
+        let (given, sequence) = self.enter(&name, accesses, &task)?;
+        let submitted = self.core.backend.submit(&self.core.device, name, task, submitting);
+        given.set(sequence);
+        Ok(submitted)
     }
 
-    /// Enters an operation in the ledger; nothing else is submitted meanwhile.
+    /// Enters an operation in the ledger, which numbers it; nothing else is submitted meanwhile.
     fn enter(
         &self,
         name: &Arc<str>,
         accesses: &mut Accesses,
         task: &Task,
-    ) -> Result<MutexGuard<'_, ()>> {
+    ) -> Result<(MutexGuard<'_, Given>, u64)> {
         let device = &self.core.device.core;
         self.check_accesses(name, accesses, task)?;
         let one = self.core.submission.lock();
         self.core.backend.check()?;
-        device.ledger.submit(self.core.index, &self.core.place, name, &accesses.list)?;
+        let (index, place) = (self.core.index, &self.core.place);
+        let sequence = device.ledger.submit(index, place, name, &accesses.list)?;
         accesses.end();
-        Ok(one)
+        Ok((one, sequence))
     }
 
     fn check_accesses(&self, name: &str, accesses: &Accesses, task: &Task) -> Result<()> {

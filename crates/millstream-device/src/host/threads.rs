@@ -57,7 +57,7 @@ impl Threads {
     }
 
     pub(crate) fn submit(&self, queue: &Arc<StreamQueue>, operation: Operation) {
-        // Relaxed: a count; `wait_until_idle` looks under the lock.
+        // Relaxed: who waits for it knows of it already (`Given`).
         self.shared.outstanding.fetch_add(1, Ordering::Relaxed);
         let idle = {
             let mut state = queue.state.lock();
@@ -74,7 +74,8 @@ impl Threads {
     }
 
     pub(crate) fn outstanding(&self) -> usize {
-        self.shared.outstanding.load(Ordering::Relaxed)
+        // Acquire: what is over is visible, with `finished`.
+        self.shared.outstanding.load(Ordering::Acquire)
     }
 
     pub(crate) fn wait_until_idle(&self) {
@@ -132,7 +133,8 @@ fn drain(shared: &Arc<Shared>, queue: &Arc<StreamQueue>) {
 }
 
 fn finished(shared: &Shared) {
-    if shared.outstanding.fetch_sub(1, Ordering::Relaxed) == 1 {
+    // Release, with `Threads::outstanding`.
+    if shared.outstanding.fetch_sub(1, Ordering::Release) == 1 {
         drop(shared.idle.0.lock());
         shared.idle.1.notify_all();
     }

@@ -91,6 +91,14 @@ fn buffers_are_zeroed_unless_they_are_written_first() {
             set.quiesce().unwrap();
             assert_eq!(contents(&device.buffer(5000).unwrap()), [0; 5000]);
         }
+        // Pinned memory is what it was, too, but where it is to be zeros.
+        let host = set.host();
+        host.buffer::<u8>(5000).unwrap().host_view_mut().unwrap().fill(7);
+        if set.devices().iter().any(is_gpu) && scaled(false, true) {
+            let unwritten = host.buffer_to_overwrite::<u8>(5000).unwrap();
+            assert_eq!(unwritten.host_view().unwrap(), [7; 5000]);
+        }
+        assert_eq!(host.buffer::<u8>(5000).unwrap().host_view().unwrap(), [0; 5000]);
     });
 }
 
@@ -205,6 +213,24 @@ fn uses_that_are_not_ordered_are_refused() {
         other.fill(&mut buffer, 2).unwrap();
         let items = set.block_on(other.download(&buffer).unwrap()).unwrap().unwrap();
         assert!(items.iter().all(|item| *item == 2));
+    }
+}
+
+/// Of streams that are gone, too; but not what is submitted later.
+#[test]
+fn what_was_submitted_comes_before_what_follows_quiescence() {
+    let set = set();
+    let is_hazard = |result: Result<(), Error>| matches!(result, Err(Error::Hazard { .. }));
+    for device in set.devices() {
+        let mut buffer = device.buffer::<u32>(1 << 20).unwrap();
+        device.stream().unwrap().fill(&mut buffer, 1).unwrap();
+        let (one, other) = (device.stream().unwrap(), device.stream().unwrap());
+        assert!(is_hazard(one.fill(&mut buffer, 2)));
+        set.quiesce().unwrap();
+        one.fill(&mut buffer, 3).unwrap();
+        assert!(is_hazard(other.fill(&mut buffer, 4)));
+        let items = set.block_on(one.download(&buffer).unwrap()).unwrap().unwrap();
+        assert!(items.iter().all(|item| *item == 3));
     }
 }
 
