@@ -93,25 +93,17 @@ impl HostMemory {
         }
     }
 
-    /// Zeroed, for items that it [aligns](Self::aligns); `None` if there is not enough.
-    pub(crate) fn allocate(&self, items: Layout) -> Result<Option<Block>> {
+    /// For items that it [aligns](Self::aligns); `None` if there is not enough.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
+    pub(crate) fn allocate(&self, items: Layout, contents: Contents) -> Result<Option<Block>> {
         match self {
+            // Zeros cost nothing until they are touched.
             HostMemory::Heap => Ok(Block::heap(items)),
+            // What somebody has written before: host code may look at it.
             #[cfg(feature = "cuda")]
             HostMemory::Pinned(pool) => {
-                pool.allocate(items.size()).map(|memory| memory.map(Block::Pinned))
-            }
-        }
-    }
-
-    /// As [`HostMemory::allocate`], for a copy that writes all of it.
-    pub(crate) fn allocate_to_overwrite(&self, items: Layout) -> Result<Option<Block>> {
-        match self {
-            // Costs nothing until it is touched.
-            HostMemory::Heap => Ok(Block::heap(items)),
-            #[cfg(feature = "cuda")]
-            HostMemory::Pinned(pool) => {
-                pool.allocate_to_overwrite(items.size()).map(|memory| memory.map(Block::Pinned))
+                let memory = pool.allocate(items.size(), contents)?;
+                Ok(memory.map(Block::Pinned))
             }
         }
     }

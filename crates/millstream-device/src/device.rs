@@ -381,9 +381,9 @@ impl Device {
         DeviceBuffer::new(self, len, Contents::Zeros)
     }
 
-    /// As [`Device::buffer`], for items that are written before they are read: those of a GPU's
-    /// are at first what the memory held before, so that checkers of memory see who reads what
-    /// nobody has written.
+    /// As [`Device::buffer`], for items that are written before they are read: those of a GPU's, and of
+    /// memory of the host that GPUs reach, are at first what the memory held before. That costs no time, and
+    /// checkers of memory see who reads what nobody has written.
     ///
     /// # Errors
     /// As [`Device::buffer`].

@@ -65,12 +65,7 @@ impl fmt::Display for Allocation {
 }
 
 impl Allocation {
-    /// Memory of the host is zeroed whatever the contents: code of the host looks at it safely.
-    fn new(
-        device: &Device,
-        items: Layout,
-        #[cfg_attr(not(feature = "cuda"), expect(unused_variables))] contents: Contents,
-    ) -> Result<Allocation> {
+    fn new(device: &Device, items: Layout, contents: Contents) -> Result<Allocation> {
         let core = &device.core;
         core.faults.check("allocate", core.name())?;
         let is_aligned = match &core.place {
@@ -82,7 +77,7 @@ impl Allocation {
         let bytes = items.size() as u64;
         let counted = core.reserve(bytes)?;
         let block = match &core.place {
-            DevicePlace::Host => core.host_memory.allocate(items),
+            DevicePlace::Host => core.host_memory.allocate(items, contents),
             #[cfg(feature = "cuda")]
             DevicePlace::Gpu(gpu) => {
                 gpu.allocate(items.size(), contents).map(|memory| memory.map(Block::Gpu))
@@ -102,7 +97,7 @@ impl Allocation {
     fn staging(device: &Device, items: Layout) -> Result<Allocation> {
         let core = &device.core;
         check_alignment(core, items, core.host_memory.aligns(items))?;
-        let block = core.host_memory.allocate_to_overwrite(items)?;
+        let block = core.host_memory.allocate(items, Contents::Any)?;
         let block = block.ok_or_else(|| core.out_of_host_memory(items.size() as u64))?;
         let mut allocation = Allocation::of(core, block, 0);
         allocation.is_staging = true;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::context::GpuContext;
 use super::free_blocks::{FreeBlocks, is_exact, rounded};
 use crate::Result;
+use crate::block::Contents;
 use crate::launching::while_nobody_launches;
 use crate::poison::Poison;
 
@@ -81,22 +82,16 @@ impl PinnedPool {
         Arc::new(PinnedPool { context, poison, exact, blocks: Mutex::default() })
     }
 
-    /// Zeroed memory; `None` if there is not enough.
+    /// Memory with these contents; `None` if there is not enough.
     ///
     /// # Errors
     /// The failure that poisoned the process: a GPU may still write to blocks that
     /// are free.
-    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Option<Pinned>> {
-        let memory = self.allocate_to_overwrite(bytes)?;
-        if let Some(memory) = &memory {
-            // SAFETY: the block is this long, and nothing uses it.
-            unsafe { std::ptr::write_bytes(memory.address(), 0, memory.bytes) };
-        }
-        Ok(memory)
-    }
-
-    /// As [`PinnedPool::allocate`], with whatever was there before.
-    pub(crate) fn allocate_to_overwrite(self: &Arc<Self>, bytes: usize) -> Result<Option<Pinned>> {
+    pub(crate) fn allocate(
+        self: &Arc<Self>,
+        bytes: usize,
+        contents: Contents,
+    ) -> Result<Option<Pinned>> {
         let bytes = rounded(bytes, self.exact);
         self.context.bind()?;
         if self.exact {
@@ -107,7 +102,12 @@ impl PinnedPool {
             Some(address) => Some(address),
             None => self.take_new(bytes)?,
         };
-        Ok(address.map(|address| Pinned { pool: Arc::clone(self), address, bytes }))
+        let memory = address.map(|address| Pinned { pool: Arc::clone(self), address, bytes });
+        if let (Some(memory), Contents::Zeros) = (&memory, contents) {
+            // SAFETY: the block is this long, and nothing uses it.
+            unsafe { std::ptr::write_bytes(memory.address(), 0, memory.bytes) };
+        }
+        Ok(memory)
     }
 
     fn take_new(&self, bytes: usize) -> Result<Option<u64>> {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::pinned::{Pinned, PinnedPool};
 use crate::Result;
+use crate::block::Contents;
 
 /// Bytes from one word to the next: a cache line each.
 const STRIDE: usize = 64;
@@ -32,7 +33,9 @@ impl Words {
     pub(super) fn take(self: &Arc<Self>) -> Result<Option<Word>> {
         let mut free = self.free.lock();
         if free.is_empty() {
-            let Some(page) = self.pool.allocate(WORDS * STRIDE)? else { return Ok(None) };
+            let Some(page) = self.pool.allocate(WORDS * STRIDE, Contents::Zeros)? else {
+                return Ok(None);
+            };
             let page = Arc::new(page);
             free.extend((0..WORDS).map(|place| (Arc::clone(&page), place * STRIDE)));
         }
