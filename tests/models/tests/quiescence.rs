@@ -10,6 +10,8 @@
 //! A device's queue is the order of the submitting thread's operations and a thread for each; the ledger's
 //! sequence is what `entered` counts.
 
+#![allow(clippy::unwrap_used)]
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -87,13 +89,13 @@ fn beside_a_submitter() {
     let submitting = thread::spawn(move || {
         let working: Vec<_> =
             (0..OPERATIONS).map(|operation| Set::submit(&submitter, operation)).collect();
-        working.into_iter().for_each(|working| working.join().expect("done"));
+        working.into_iter().for_each(|working| working.join().unwrap());
     });
     for done in &set.done[..set.quiesce() as usize] {
         // SAFETY: the model looks for whoever writes it meanwhile.
         assert!(done.with(|done| unsafe { *done }), "not over");
     }
-    submitting.join().expect("submitted");
+    submitting.join().unwrap();
 }
 
 #[test]
