@@ -48,6 +48,13 @@ struct Tally {
     pulled: AtomicU64,
 }
 
+/// What all devices have counted.
+#[derive(Debug)]
+struct Counts {
+    lists: TwinLists,
+    tallies: Vec<Tally>,
+}
+
 /// The marks of vertices that have been counted, behind those of the two lists.
 const COUNTED: usize = 2;
 /// Vertices of a block.
@@ -65,11 +72,11 @@ struct Course {
 
 impl Course {
     /// Goes on to the next phase, by what the devices have counted. Whether there is one.
-    fn advance(&mut self, listed: &TwinLists, tallies: &[Tally]) -> bool {
+    fn advance(&mut self, Counts { lists, tallies }: &Counts) -> bool {
         let mut totals = Totals::default();
         let mut nearest = 0;
         for (device, tally) in tallies.iter().enumerate() {
-            totals.listed += listed.listed(device);
+            totals.listed += lists.listed(device);
             totals.settled += tally.settled.load(Ordering::Relaxed);
             nearest = tally.nearest.swap(0, Ordering::Relaxed).max(nearest);
         }
@@ -80,7 +87,7 @@ impl Course {
         let is_turned = before != Phase::Review || self.pilot.phase != Phase::Review;
         self.filled ^= usize::from(is_turned);
         for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
-            let listed = listed.listed(device);
+            let listed = lists.listed(device);
             if is_turned {
                 *here = listed - *mark;
             }
@@ -123,13 +130,13 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
     let course = Course { pilot, filled: 0, lists: vec![(0, 0); context.devices().len()] };
     let meetings = TwinMeetings::new(context, course);
     let tallies: Vec<_> = context.devices().iter().map(|_| Tally::default()).collect();
-    let counted = Arc::new((TwinLists::new(tallies.len()), tallies));
+    let counted = Arc::new(Counts { lists: TwinLists::new(tallies.len()), tallies });
     let (shared, counts) = (Arc::clone(&meetings), Arc::clone(&counted));
     let kernel: Kernel<Signature<R::Weight, V>> =
         Kernel::of_step_closure("steps", move |_, view: &View<'_, R, V>| {
             let twin = Twin::<R, V>::new(view, &counts);
-            let advance = |course: &mut Course| course.advance(&counts.0, &counts.1);
-            shared.run_twin(twin.here, |course| twin.phase(course), advance)
+            let here = twin.settings.place.device as usize;
+            shared.run_twin(here, |course| twin.phase(course), |course| course.advance(&counts))
         });
     let launch = |place: usize, stream: &Stream| {
         let rows = (search.outgoing(place), search.incoming(place));
@@ -140,8 +147,8 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
     let start = Instant::now();
     meetings.run(&streams(context)?, launch).await?;
     let time = start.elapsed();
-    let mut work = counted.0.work();
-    for (its, tally) in work.iter_mut().zip(&counted.1) {
+    let mut work = counted.lists.work();
+    for (its, tally) in work.iter_mut().zip(&counted.tallies) {
         its.visited += tally.pulled.load(Ordering::Relaxed);
     }
     Ok((time, work))
@@ -157,10 +164,8 @@ struct Twin<'a, R: DistanceRule, V: Value> {
     values: &'a [V::Atomic],
     lists: &'a [AtomicU32],
     marks: &'a [AtomicU32],
-    listed: &'a TwinLists,
-    tallies: &'a [Tally],
+    counts: &'a Counts,
     settings: Settings,
-    here: usize,
     rule: PhantomData<R>,
 }
 
@@ -174,13 +179,9 @@ struct Found {
 }
 
 impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
-    fn new(
-        view: &View<'a, R, V>,
-        (listed, tallies): &'a (TwinLists, Vec<Tally>),
-    ) -> Twin<'a, R, V> {
+    fn new(view: &View<'a, R, V>, counts: &'a Counts) -> Twin<'a, R, V> {
         let (out, incoming, values, lists, marks, settings) = *view;
-        let (here, rule) = (settings.place.device as usize, PhantomData);
-        Twin { out, incoming, values, lists, marks, listed, tallies, settings, here, rule }
+        Twin { out, incoming, values, lists, marks, counts, settings, rule: PhantomData }
     }
 
     fn phase(&self, course: &Course) -> KernelResult {
@@ -349,8 +350,9 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         course: &Course,
         work: impl Fn(u32, &mut Found) + Send + Sync,
     ) -> KernelResult {
-        let list = &self.lists(course.filled ^ 1)[self.settings.place.first as usize..];
-        let list = &list[..course.lists[self.here].1 as usize];
+        let GangPlace { device, first, .. } = self.settings.place;
+        let (_, listed) = course.lists[device as usize];
+        let list = &self.lists(course.filled ^ 1)[first as usize..][..listed as usize];
         self.each(list.len(), course, |at, found| work(list[at].load(Ordering::Relaxed), found))
     }
 
@@ -371,13 +373,13 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
 
     /// What a block has found goes to the lists and is counted.
     fn keep(&self, course: &Course, mut found: Found) {
-        let tally = &self.tallies[self.here];
+        let tally = &self.counts.tallies[self.settings.place.device as usize];
         tally.settled.fetch_add(found.settled, Ordering::Relaxed);
         tally.pulled.fetch_add(found.pulled, Ordering::Relaxed);
         tally.nearest.fetch_max(found.nearest, Ordering::Relaxed);
         let begun = |owner: usize| course.lists[owner].0;
         let lists = self.lists(course.filled);
-        self.listed.put(&self.settings.place, lists, begun, &mut found.listed);
+        self.counts.lists.put(&self.settings.place, lists, begun, &mut found.listed);
     }
 
     fn key(&self, vertex: u32) -> u32 {

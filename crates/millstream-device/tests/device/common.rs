@@ -1,7 +1,8 @@
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use millstream_device::{
-    DeviceList, DeviceSet, DeviceSetBuilder, Grid, Injection, Kernel, KernelResult, Write,
+    DeviceList, DeviceSet, DeviceSetBuilder, Event, Grid, Injection, Kernel, KernelResult, Write,
 };
 
 /// Runs a case on two host devices: threaded, simulated, and simulated with adversarial priorities.
@@ -41,6 +42,19 @@ pub fn slow_add() -> Kernel<(Write<u32>,)> {
         add_one(grid, view)
     };
     Kernel::from_closure("slow add", twin)
+}
+
+/// Lets the devices go on until an event is complete; host code does not come after it by that.
+pub fn until_complete(set: &DeviceSet, event: &Event) {
+    let complete = std::future::poll_fn(|task| {
+        if event.is_complete() {
+            return Poll::Ready(());
+        }
+        let waker = task.waker().clone();
+        event.on_complete(move |_| waker.wake());
+        Poll::Pending
+    });
+    set.block_on(complete).unwrap();
 }
 
 /// Waits until a condition holds that follows from work that was submitted.

@@ -3,7 +3,7 @@ use millstream_device::{
     Stream,
 };
 
-use crate::common::{ADD_ONE, on_both, slow_add};
+use crate::common::{ADD_ONE, on_both, slow_add, until_complete};
 
 static LOOK: Kernel<(Read<u32>,)> = Kernel::new("look", |_, _| Ok(()));
 static TOUCH: Kernel<(Shared<u32>,)> = Kernel::new("touch", |_, _| Ok(()));
@@ -116,12 +116,16 @@ fn the_host_has_to_wait_before_it_looks() {
         ADD_ONE.launch(&stream, 16, (&mut buffer,)).unwrap();
         let event = stream.record().unwrap();
         // Physical completion is not enough.
-        set.quiesce().unwrap();
-        assert!(event.is_complete());
+        until_complete(set, &event);
         assert!(matches!(buffer.host_view(), Err(Error::Hazard { .. })));
         assert!(buffer.in_flight().unwrap().to_string().contains("add one"));
         event.synchronize().unwrap();
         assert_eq!(buffer.host_view_mut().unwrap()[3], 6);
+        // Nor is there anything else to wait for once a stream is gone.
+        ADD_ONE.launch(&set.devices()[1].stream().unwrap(), 16, (&mut buffer,)).unwrap();
+        assert!(matches!(buffer.host_view(), Err(Error::Hazard { .. })));
+        set.quiesce().unwrap();
+        assert_eq!(buffer.host_view_mut().unwrap()[3], 7);
         assert!(matches!(plain(set).host_view(), Err(Error::NotHostAccessible { .. })));
     });
 }

@@ -5,7 +5,7 @@ use millstream_device::{
     DeviceList, DeviceSet, Error, EventStatus, Grid, Kernel, Read, StreamKind, Write,
 };
 
-use crate::common::{ADD_ONE, eventually, on_both, slow_add};
+use crate::common::{ADD_ONE, eventually, on_both, slow_add, until_complete};
 
 #[test]
 fn a_stream_runs_in_order() {
@@ -150,7 +150,8 @@ fn callbacks_run_once_early_or_late_and_order_nothing() {
             }
         };
         event.on_complete(count());
-        set.quiesce().unwrap();
+        until_complete(set, &event);
+        eventually(|| calls.load(Ordering::SeqCst) == 1);
         assert!(matches!(event.status(), EventStatus::Complete));
         event.on_complete(count());
         assert_eq!(calls.load(Ordering::SeqCst), 2);
