@@ -10,7 +10,9 @@ use millstream_device::{
     Grid, Kernel, KernelResult, Parameter, Shared, SharedBuffer, Stream, Value,
 };
 use millstream_traversal::UNREACHED;
-use millstream_traversal::internals::{GangPlace, GangWork, TwinLists, TwinMeetings, streams};
+use millstream_traversal::internals::{
+    GangPlace, GangWork, TwinLists, TwinMeetings, claim, streams,
+};
 
 use crate::Result;
 use crate::level_search::{LevelSearch, Rows};
@@ -38,8 +40,10 @@ pub(crate) struct Memory {
 /// What a device has counted since the start.
 #[derive(Debug, Default)]
 struct Tally {
-    /// Vertices found.
-    visited: AtomicU64,
+    /// Owned vertices found bottom-up.
+    swept: AtomicU64,
+    /// Those of them that have come into the log afterwards.
+    gathered: AtomicU64,
     /// Words of visited bits stored, for all.
     stored: AtomicU64,
 }
@@ -64,21 +68,30 @@ struct Course {
     frontiers: Vec<(u64, u64)>,
 }
 
+impl Counts {
+    /// Owned vertices of a device that were found.
+    fn visited(&self, device: usize) -> u64 {
+        let Tally { swept, gathered, .. } = &self.tallies[device];
+        let swept = swept.load(Ordering::Relaxed) - gathered.load(Ordering::Relaxed);
+        self.log.listed(device) + swept
+    }
+}
+
 impl Course {
     /// Goes on to the next phase, by what the devices have counted. Whether there is one.
-    fn advance(&mut self, Counts { log, tallies }: &Counts) -> bool {
+    fn advance(&mut self, counts: &Counts) -> bool {
         if self.pilot.phase == Phase::Sweep {
             self.copy ^= 1;
         }
         let mut totals = Totals::default();
-        for (device, tally) in tallies.iter().enumerate() {
-            totals.rows += log.listed(device);
-            totals.visited += tally.visited.load(Ordering::Relaxed);
+        for device in 0..self.frontiers.len() {
+            totals.rows += counts.log.listed(device);
+            totals.visited += counts.visited(device);
         }
         self.pilot.advance(totals);
         // What is found from now on is the next frontier.
         for (device, (begin, end)) in self.frontiers.iter_mut().enumerate() {
-            (*begin, *end) = (*end, log.listed(device));
+            (*begin, *end) = (*end, counts.log.listed(device));
         }
         self.pilot.phase != Phase::Finished
     }
@@ -126,8 +139,8 @@ pub(crate) async fn run(
     let sources: Arc<[u32]> = sources.into();
     let kernel: Kernel<Signature> = Kernel::of_step_closure("levels", move |_, view: &View<'_>| {
         let mut twin = Twin::new(view, &sources, &counts);
-        let step = |course: &Course| twin.step(course);
-        shared.run_twin(view.5.device as usize, step, |course| course.advance(&counts))
+        let phase = |course: &Course| twin.phase(course);
+        shared.run_twin(view.5.device as usize, phase, |course| course.advance(&counts))
     });
     let launch = |place: usize, stream: &Stream| {
         let Memory { levels, predecessors, log, visited, .. } = memory;
@@ -139,9 +152,9 @@ pub(crate) async fn run(
     meetings.run(&streams(context)?, launch).await?;
     let time = start.elapsed();
     let mut work = counted.log.work();
-    for (its, tally) in work.iter_mut().zip(&counted.tallies) {
-        its.visited = tally.visited.load(Ordering::Relaxed);
-        its.published = tally.stored.load(Ordering::Relaxed);
+    for (device, its) in work.iter_mut().enumerate() {
+        its.visited = counted.visited(device);
+        its.published = counted.tallies[device].stored.load(Ordering::Relaxed);
     }
     Ok((time, work))
 }
@@ -185,8 +198,7 @@ impl<'a> Twin<'a> {
         }
     }
 
-    /// A phase.
-    fn step(&mut self, course: &Course) -> KernelResult {
+    fn phase(&mut self, course: &Course) -> KernelResult {
         (self.level, self.copy) = (course.pilot.level, course.copy);
         let (begin, end) = course.frontiers[self.place.device as usize];
         self.frontier = begin as usize..end as usize;
@@ -208,7 +220,7 @@ impl<'a> Twin<'a> {
                 found.push(source);
             }
         }
-        self.keep(found);
+        self.list(found);
         Ok(())
     }
 
@@ -227,7 +239,7 @@ impl<'a> Twin<'a> {
                     }
                 }
             }
-            self.keep(found);
+            self.list(found);
             Ok(())
         })
     }
@@ -254,7 +266,7 @@ impl<'a> Twin<'a> {
         let tally = self.tally();
         tally.stored.fetch_add(self.own_words().len() as u64, Ordering::Relaxed);
         self.each_word(sweep, |found| {
-            tally.visited.fetch_add(found, Ordering::Relaxed);
+            tally.swept.fetch_add(found, Ordering::Relaxed);
         })
     }
 
@@ -266,7 +278,11 @@ impl<'a> Twin<'a> {
             let bits = (0..32).filter(|bit| fresh >> bit & 1 == 1);
             found.extend(bits.map(|bit| word as u32 * 32 + bit));
         };
-        self.each_word(gather, |found| self.list(found))
+        let tally = self.tally();
+        self.each_word(gather, |found: Vec<u32>| {
+            tally.gathered.fetch_add(found.len() as u64, Ordering::Relaxed);
+            self.list(found);
+        })
     }
 
     fn own_words(&self) -> Range<usize> {
@@ -314,12 +330,6 @@ impl<'a> Twin<'a> {
         }
     }
 
-    /// Counts what was found, and lists it.
-    fn keep(&self, found: Vec<u32>) {
-        self.tally().visited.fetch_add(found.len() as u64, Ordering::Relaxed);
-        self.list(found);
-    }
-
     /// Into the owners' logs.
     fn list(&self, mut vertices: Vec<u32>) {
         self.counts.log.put(&self.place, self.log, |_| 0, &mut vertices);
@@ -328,10 +338,4 @@ impl<'a> Twin<'a> {
     fn tally(&self) -> &Tally {
         &self.counts.tallies[self.place.device as usize]
     }
-}
-
-/// Sets a visited bit. True if it was clear.
-fn claim(bits: &[AtomicU32], vertex: u32) -> bool {
-    let (word, bit) = (&bits[vertex as usize / 32], 1 << (vertex % 32));
-    word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
 }

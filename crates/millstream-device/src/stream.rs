@@ -49,6 +49,19 @@ struct StreamCore {
     submission: Mutex<Given>,
 }
 
+/// An operation that is in the ledger. To be dropped once its device has been given it.
+#[must_use]
+struct Entered<'a> {
+    given: MutexGuard<'a, Given>,
+    sequence: u64,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.given.set(self.sequence);
+    }
+}
+
 impl Drop for StreamCore {
     fn drop(&mut self) {
         // The place in the clocks is free when the operations are over.
@@ -451,27 +464,20 @@ impl Stream {
         submitting: Submitting,
     ) -> Result<Submitted> {
         self.core.backend.prepare(&task, submitting)?;
-        let (given, sequence) = self.enter(&name, accesses, &task)?;
-        let submitted = self.core.backend.submit(&self.core.device, name, task, submitting);
-        given.set(sequence);
-        Ok(submitted)
+        let _entered = self.enter(&name, accesses, &task)?;
+        Ok(self.core.backend.submit(&self.core.device, name, task, submitting))
     }
 
-    /// Enters an operation in the ledger, which numbers it; nothing else is submitted meanwhile.
-    fn enter(
-        &self,
-        name: &Arc<str>,
-        accesses: &mut Accesses,
-        task: &Task,
-    ) -> Result<(MutexGuard<'_, Given>, u64)> {
+    /// Enters an operation in the ledger; nothing else is submitted until its device has been given it.
+    fn enter(&self, name: &Arc<str>, accesses: &mut Accesses, task: &Task) -> Result<Entered<'_>> {
         let device = &self.core.device.core;
         self.check_accesses(name, accesses, task)?;
-        let one = self.core.submission.lock();
+        let given = self.core.submission.lock();
         self.core.backend.check()?;
         let (index, place) = (self.core.index, &self.core.place);
         let sequence = device.ledger.submit(index, place, name, &accesses.list)?;
         accesses.end();
-        Ok((one, sequence))
+        Ok(Entered { given, sequence })
     }
 
     fn check_accesses(&self, name: &str, accesses: &Accesses, task: &Task) -> Result<()> {

@@ -223,10 +223,10 @@ impl Sssp {
 
     /// As [`Sssp::new`], with options.
     ///
-    /// A search in steps needs the arcs that enter a device's vertices, in ascending
-    /// order of weight: once in rows of these vertices, and once in rows of all vertices,
-    /// unless it is one device and the graph is symmetric, where both are the same. That
-    /// is 8 bytes an arc each, and 8 a vertex. Searches on GPUs keep 16 bytes a vertex more
+    /// A search in steps needs the arcs that enter a device's vertices, in rows of these, in ascending
+    /// order of weight, and also in rows of all vertices that they leave, if there are several GPUs. One GPU,
+    /// and host devices, need the arcs that leave their vertices in place of that, which a symmetric graph has
+    /// already. That is 8 bytes an arc each, and 8 a vertex. Searches on GPUs keep 16 bytes a vertex more
     /// there, for the next one. A search by near and far piles needs packed rows, 32 bytes a vertex
     /// ([`Sssp::layouts`]), on several devices also of a halo around each part, of half as many
     /// vertices at most.

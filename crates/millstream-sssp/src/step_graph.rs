@@ -1,5 +1,5 @@
 //! The rows of a search in steps: arcs in ascending order of weight, on the device that
-//! owns their target.
+//! owns their target, or, on host devices and one GPU, also on the one that owns their source.
 
 use std::borrow::Cow;
 use std::sync::Arc;

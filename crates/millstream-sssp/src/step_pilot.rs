@@ -1,4 +1,4 @@
-//! What the devices of a search in steps do next: the twin of `StepSearch::decide` in
+//! What host devices that search in steps do next: the twin of `StepSearch::decide` in
 //! `steps.cuh`. See `STEPS.md`.
 
 use millstream_traversal::UNREACHED;

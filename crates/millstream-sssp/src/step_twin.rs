@@ -12,7 +12,7 @@ use millstream_device::{
 };
 use millstream_traversal::UNREACHED;
 use millstream_traversal::internals::{
-    GangPlace, GangWork, TwinLists, TwinMeetings, Value, streams,
+    GangPlace, GangWork, TwinLists, TwinMeetings, Value, claim, streams,
 };
 
 use crate::Result;
@@ -284,7 +284,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         let filled = self.marks(course.filled);
         self.each_listed(course, |vertex, found| {
             clear(read, vertex);
-            if set(counted, vertex) {
+            if claim(counted, vertex) {
                 found.settled += self.row(self.incoming.0, vertex).len() as u64;
             }
             self.relax_near(course, vertex, filled, found);
@@ -304,7 +304,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
             let target = targets[arc];
             let value = V::new(extended, vertex);
             let before = V::lower(&self.values[target as usize], value).key();
-            if extended < before && set(marks, target) {
+            if extended < before && claim(marks, target) {
                 found.listed.push(target);
             }
         }
@@ -411,12 +411,6 @@ fn sort_in(course: &Course, vertex: u32, key: u32, found: &mut Found) {
         // Nothing for a vertex that nobody has reached.
         found.nearest = found.nearest.max(!key);
     }
-}
-
-/// Sets the mark of a vertex. True if it was clear.
-fn set(marks: &[AtomicU32], vertex: u32) -> bool {
-    let (word, bit) = (&marks[vertex as usize / 32], 1 << (vertex % 32));
-    word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
 }
 
 fn clear(marks: &[AtomicU32], vertex: u32) {

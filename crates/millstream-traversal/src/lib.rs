@@ -11,7 +11,6 @@ mod delta;
 mod depth_probe;
 mod error;
 mod gang_kernel;
-mod gang_or_twins;
 mod gang_place;
 mod gang_work;
 mod graph;
@@ -55,7 +54,6 @@ pub mod internals {
     pub use crate::checks::{check_partition, check_rows};
     pub use crate::cuda_sources::cuda_sources;
     pub use crate::gang_kernel::gang_kernel;
-    pub use crate::gang_or_twins::run_gang_or_twins;
     pub use crate::gang_place::GangPlace;
     pub use crate::gang_work::GangWork;
     pub use crate::halo::Halos;
@@ -67,7 +65,7 @@ pub mod internals {
     pub use crate::owned_values::OwnedValues;
     pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
     pub use crate::run::{Outcome, run};
-    pub use crate::twin_lists::TwinLists;
+    pub use crate::twin_lists::{TwinLists, claim};
     pub use crate::twin_meetings::{TwinMeetings, streams};
     pub use crate::value::Value;
 }

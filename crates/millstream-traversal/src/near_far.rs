@@ -8,11 +8,10 @@ use millstream_device::{
     Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
     Trusted, Value as Plain,
 };
-use millstream_flow::{GangMember, GangMemory};
+use millstream_flow::{Gang, GangMember, GangMemory};
 
 use crate::answer::Answer;
 use crate::gang_kernel::gang_kernel;
-use crate::gang_or_twins::run_gang_or_twins;
 use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
 use crate::halo_shape::HaloShape;
@@ -118,16 +117,14 @@ impl<R: CudaRule> NearFar<'_, R> {
             return Ok(Attempt::GivenUp(Duration::ZERO));
         }
         let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
-        let kernel = || match self.grows {
-            true => gang_kernel("near_far", trusted::<R, V, true>),
-            false => gang_kernel("near_far", trusted::<R, V, false>),
-        };
-        let bind =
-            |kernel: &_, host: &_, member: GangMember<'_>| self.bind(kernel, &memory, host, member);
-        let twins = async { near_far_twin::run(self, &memory).await.map(Some) };
         let context = self.graph.context();
-        let (run_time, done) =
-            run_gang_or_twins(context, kernel, bind, reported(&memory), twins).await?;
+        let (run_time, done) = match context.all_gpus() {
+            true => (self.run_gang(&memory).await?, reported(&memory).await?),
+            false => {
+                let (run_time, done) = near_far_twin::run(self, &memory).await?;
+                (run_time, Some(done))
+            }
+        };
         let Some(done) = done else {
             self.rows.set_too_wide(self.room());
             return Ok(Attempt::GivenUp(run_time));
@@ -136,6 +133,15 @@ impl<R: CudaRule> NearFar<'_, R> {
         let values = memory.iter().map(|its| its.values.clone());
         let gather = Answer::gather_owned(self.graph, values);
         Outcome::gathered(statistics, run_time, gather).await.map(Attempt::Found)
+    }
+
+    async fn run_gang<V: Value>(&self, memory: &[Memory<V>]) -> Result<Duration> {
+        let kernel = match self.grows {
+            true => gang_kernel("near_far", trusted::<R, V, true>),
+            false => gang_kernel("near_far", trusted::<R, V, false>),
+        };
+        let bind = |host: &_, member: GangMember<'_>| self.bind(kernel, memory, host, member);
+        Ok(Gang::run_kernel(self.graph.context(), kernel, bind).await?)
     }
 
     fn room(&self) -> usize {

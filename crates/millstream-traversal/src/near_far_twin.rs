@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use millstream_device::{
     Grid, Kernel, KernelFault, KernelResult, Parameter, Read, Shared, Stream, Value as Plain,
@@ -110,11 +111,11 @@ struct Piles {
     done: GangWork,
 }
 
-/// Searches from the first meeting to the last.
+/// Searches from the first meeting to the last: how long it took, and what the devices have done.
 pub(crate) async fn run<R: CudaRule, V: Value>(
     search: &NearFar<'_, R>,
     memory: &[Memory<V>],
-) -> Result<Vec<GangWork>> {
+) -> Result<(Duration, Vec<GangWork>)> {
     let devices = memory.len();
     let piles = |its: &Memory<V>| {
         let (seen, done) = ([0; GangPlace::MOST], GangWork::default());
@@ -139,8 +140,9 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
         let (graph, exchange) = search.common(its, &inboxes, place);
         kernel.launch(stream, 1, (graph, (&its.values, &its.sources), exchange, its.settings))
     };
+    let start = Instant::now();
     meetings.run(&streams(search.graph.context())?, launch).await?;
-    Ok(piles.iter().map(|its| its.lock().done.clone()).collect())
+    Ok((start.elapsed(), piles.iter().map(|its| its.lock().done.clone()).collect()))
 }
 
 /// One device. All orders are relaxed: keys only become smaller, and the meetings publish.

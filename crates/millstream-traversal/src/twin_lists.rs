@@ -61,6 +61,7 @@ impl TwinLists {
             list.iter().zip(its).for_each(|(to, &vertex)| to.store(vertex, Ordering::Relaxed));
             self.0[here].sent[owner].fetch_add(count, Ordering::Relaxed);
         }
+        assert!(rest.is_empty(), "{rest:?} are no vertices");
     }
 
     /// What each device has done: it has visited what came into its list.
@@ -81,6 +82,13 @@ impl TwinLists {
         };
         (0..self.0.len()).map(work).collect()
     }
+}
+
+/// Sets the bit of a vertex. True if it was clear.
+#[inline]
+pub fn claim(bits: &[AtomicU32], vertex: u32) -> bool {
+    let (word, bit) = (&bits[vertex as usize / 32], 1 << (vertex % 32));
+    word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ impl Stream {
             let device = &self.core.device.core;
             stream.prepare(&task, followers.submitting())?;
             let (event, failed, submitted) = {
-                let _one = self.enter(&name, accesses, &task)?;
+                let _entered = self.enter(&name, accesses, &task)?;
                 let event = self.new_event();
                 match device.faults.check(&name, device.name()) {
                     Ok(()) => {

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use millstream::device::{
     CudaSource, Device, DeviceBuffer, DeviceSet, Error, Kernel, Pod, Read, Stream, StreamKind,
-    Trusted, Value, Write, Zeroable,
+    Tell, Trusted, Value, Write, Zeroable,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::child::in_child;
+use super::telling::TELLS;
 use super::{is_gpu, list, scaled, set};
 
 fn random_bytes(seed: u64, count: usize) -> Vec<u8> {
@@ -229,8 +230,15 @@ fn what_was_submitted_comes_before_what_follows_quiescence() {
         set.quiesce().unwrap();
         one.fill(&mut buffer, 3).unwrap();
         assert!(is_hazard(other.fill(&mut buffer, 4)));
+        set.block_on(one.completed().unwrap()).unwrap().unwrap();
+        // A kernel that tells, of which nobody hears.
+        TELLS.prepare(device, 1).unwrap();
+        let tells = TELLS.bind(&other, 1, (&mut buffer, Tell)).unwrap();
+        drop(tells.submit_soon_with_completion().unwrap());
+        assert!(is_hazard(one.fill(&mut buffer, 5)));
+        set.quiesce().unwrap();
         let items = set.block_on(one.download(&buffer).unwrap()).unwrap().unwrap();
-        assert!(items.iter().all(|item| *item == 3));
+        assert!(items.iter().all(|item| *item == 10));
     }
 }
 
