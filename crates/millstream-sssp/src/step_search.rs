@@ -143,7 +143,8 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let incoming = &self.graph.incoming;
         let (context, vertices) = (incoming.context(), incoming.vertices() as usize);
-        let values = incoming.filled(V::UNREACHED, sources, V::new(0, UNREACHED)).await?;
+        let source = V::new(0, UNREACHED);
+        let values = incoming.filled(context.devices(), V::UNREACHED, sources, source).await?;
         let (patience, reported) = (self.manner.patience, GangWork::REPORT_WORDS);
         // Behind the barrier's, `StepDevice::unlisted`.
         let gangs = GangMemory::of_all(context, 1, reported, patience)?;

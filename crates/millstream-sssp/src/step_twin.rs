@@ -105,18 +105,13 @@ impl<V: Value> Memory<V> {
     ) -> Result<Memory<V>> {
         let incoming = &search.graph.incoming;
         let vertices = incoming.vertices() as usize;
-        let device = &incoming.context().devices()[0];
-        let mut values = vec![V::UNREACHED; vertices];
-        sources.iter().for_each(|&source| values[source as usize] = V::new(0, UNREACHED));
-        let memory = Memory {
-            values: device.shared_to_overwrite(vertices)?,
-            lists: device.shared_to_overwrite(2 * vertices)?,
-            marks: device.shared(3 * vertices.div_ceil(32))?,
-        };
-        let stream = device.stream()?;
-        stream.upload_shared(values, &memory.values, 0..vertices)?;
-        stream.completed()?.await?;
-        Ok(memory)
+        let first = &incoming.context().devices()[..1];
+        let values = incoming.filled(first, V::UNREACHED, sources, V::new(0, UNREACHED)).await?;
+        Ok(Memory {
+            values: values[0].clone(),
+            lists: first[0].shared_to_overwrite(2 * vertices)?,
+            marks: first[0].shared(3 * vertices.div_ceil(32))?,
+        })
     }
 }
 

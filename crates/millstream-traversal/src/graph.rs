@@ -279,11 +279,11 @@ impl DistributedGraph {
         let upload = |stream: &Stream, buffer: &SharedBuffer<V>| {
             stream.upload_shared(Arc::clone(&initial), buffer, 0..buffer.len())
         };
-        self.made(upload).await
+        self.made(self.context.devices(), upload).await
     }
 
-    /// As [`DistributedGraph::shared`], `value` being that of every vertex but `vertices`, whose
-    /// value is `special`: little of it comes from the host if these are few.
+    /// As [`DistributedGraph::shared`], on `devices` of the context, `value` being that of every vertex but
+    /// `vertices`, whose value is `special`: little of it comes from the host if these are few.
     ///
     /// # Errors
     /// No memory on a device.
@@ -298,6 +298,7 @@ impl DistributedGraph {
     /// If one of `vertices` is none.
     pub async fn filled<V: AtomicPod>(
         &self,
+        devices: &[Device],
         value: V,
         vertices: &[u32],
         special: V,
@@ -305,7 +306,11 @@ impl DistributedGraph {
         if vertices.len() > MOST_FILLS {
             let mut all = vec![value; self.vertices() as usize];
             vertices.iter().for_each(|&vertex| all[vertex as usize] = special);
-            return self.shared(all).await;
+            let all: Arc<[V]> = all.into();
+            let upload = |stream: &Stream, buffer: &SharedBuffer<V>| {
+                stream.upload_shared(Arc::clone(&all), buffer, 0..buffer.len())
+            };
+            return self.made(devices, upload).await;
         }
         let fill = |stream: &Stream, buffer: &SharedBuffer<V>| {
             stream.fill_shared(buffer, 0..buffer.len(), value)?;
@@ -314,16 +319,17 @@ impl DistributedGraph {
                 .map(|&vertex| vertex as usize)
                 .try_for_each(|vertex| stream.fill_shared(buffer, vertex..vertex + 1, special))
         };
-        self.made(fill).await
+        self.made(devices, fill).await
     }
 
-    /// A buffer on each device for a value of every vertex, which `make` writes.
+    /// A buffer on each of `devices` for a value of every vertex, which `make` writes.
     async fn made<V: AtomicPod>(
         &self,
+        devices: &[Device],
         make: impl Fn(&Stream, &SharedBuffer<V>) -> millstream_device::Result<()>,
     ) -> Result<Vec<SharedBuffer<V>>> {
         let (mut buffers, mut events) = (Vec::new(), Vec::new());
-        for device in self.context.devices() {
+        for device in devices {
             let stream = device.stream()?;
             let buffer = device.shared_to_overwrite(self.vertices() as usize)?;
             make(&stream, &buffer)?;
@@ -419,7 +425,7 @@ mod tests {
                 let special: Vec<u32> = (1..100_000).step_by(step).chain([99_999, 1]).collect();
                 let mut expected = vec![7_u64; 100_000];
                 special.iter().for_each(|&vertex| expected[vertex as usize] = 9);
-                let buffers = graph.filled(7, &special, 9).await?;
+                let buffers = graph.filled(context.devices(), 7, &special, 9).await?;
                 assert!(
                     graph.gather(buffers.into_iter(), |value| value).await? == expected,
                     "every {step}"

@@ -90,7 +90,8 @@ async fn problems<R: Rule, V: Value>(
     settings: Settings,
     sources: &[u32],
 ) -> Result<Vec<Arc<Problem<R, V>>>> {
-    let values = graph.filled(V::UNREACHED, sources, V::new(0, UNREACHED)).await?;
+    let (devices, source) = (graph.context().devices(), V::new(0, UNREACHED));
+    let values = graph.filled(devices, V::UNREACHED, sources, source).await?;
     let mut problems = Vec::new();
     let devices = graph.context().devices().iter().zip(graph.parts());
     for ((device, part), values) in devices.zip(values) {

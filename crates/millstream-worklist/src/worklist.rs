@@ -247,9 +247,8 @@ impl<P: Program> DistributedWorklist<P> {
     ///
     /// # Cancel safety
     /// Dropping the future stops all devices; the problems are then in between. So they are after an
-    /// error. Devices may still come to what the run has submitted: copies of the problems' buffers may
-    /// be refused as a hazard until [`DeviceSet::quiesce`](millstream_device::DeviceSet::quiesce) has
-    /// returned.
+    /// error. Devices may still come to what was submitted: copies of the problems' buffers may be refused
+    /// as a hazard until [`DeviceSet::quiesce`](millstream_device::DeviceSet::quiesce) has returned.
     ///
     /// # Device ordering
     /// When it resolves, all kernels are over and host code comes after them.

@@ -3,10 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use millstream_device::{InjectedFault, Injection, Shared};
+use futures_util::FutureExt;
+use millstream_device::{Device, InjectedFault, Injection, Shared};
 use millstream_flow::{Context, Devices};
 use millstream_worklist::{
     DistributedWorklist, Error, Flags, Here, Program, Routing, Steps, View, WorklistStatistics,
@@ -367,4 +369,37 @@ fn steps_side_by_side_lose_nothing() {
         };
         assert_eq!(packed, [of(1), of(2)], "seed {seed}");
     }
+}
+
+/// Its streams are gone with it, so nothing else is left to wait for.
+#[test]
+fn what_a_dropped_run_used_is_free_once_all_is_over() {
+    let refused = AtomicUsize::new(0);
+    everywhere(|context, routing| {
+        let (devices, items) = (context.devices(), 2 * PARENTS as usize);
+        let problem = |device: &Device| Arc::new(Problem { visits: device.shared(items).unwrap() });
+        let problems: Vec<_> = devices.iter().map(problem).collect();
+        let flags = Flags::Pass;
+        let program = Arc::new(Children { flags, devices: devices.len(), has_owners: true });
+        let worklist = DistributedWorklist::new(context, program, problems.clone(), items);
+        let worklist = worklist.routing(routing).packet_bytes(64);
+        let initial: Vec<_> = (0..PARENTS).map(|parent| (0, parent)).collect();
+        {
+            let mut run = pin!(worklist.run(&initial));
+            (0..20).find_map(|_| run.as_mut().now_or_never());
+        }
+        let download = || -> millstream_device::Result<Vec<_>> {
+            let of = |(device, problem): (&Device, &Arc<Problem>)| {
+                device.stream()?.download_shared(&problem.visits, 0..items)
+            };
+            devices.iter().zip(&problems).map(of).collect()
+        };
+        refused.fetch_add(usize::from(download().is_err()), Ordering::Relaxed);
+        context.device_set().quiesce().unwrap();
+        for download in download().unwrap() {
+            let visits = context.block_on(download).unwrap().unwrap();
+            assert!(visits.into_iter().all(|visits| visits <= 1));
+        }
+    });
+    assert!(refused.into_inner() > 0, "nothing was under way anywhere");
 }
