@@ -121,18 +121,24 @@ impl<T: Item> Port<T> {
         self.destination.sender_closed();
     }
 
-    /// Gets ready for what this source sends through memory of the host. If there is none, the
-    /// driver copies the program's memory, and others fail when they need it.
+    /// Gets ready for what this device sends through memory of the host.
     pub(crate) fn prepare_for(&self, source: &Device) {
-        let packet_bytes = self.destination.packet_items() * size_of::<T>();
-        let is_prepared = match source.is_host_endpoint() {
-            true if !self.device.is_gpu() || packet_bytes <= SMALL_BYTES => return,
-            true => self.staging.prepare_for_host_data(self.buffers),
-            false if !self.link(source, |link| link.ways.stages(packet_bytes)) => return,
-            false => self.staging.prepare(self.buffers),
-        };
-        // It is asked for again when it is needed.
-        let _ = is_prepared;
+        let bytes = self.packet_bytes();
+        if !source.is_host_endpoint() && self.link(source, |link| link.ways.stages(bytes)) {
+            // It is asked for again when it is needed.
+            let _ = self.staging.prepare(self.buffers);
+        }
+    }
+
+    /// Gets ready for memory of the program.
+    pub(crate) fn prepare_for_host_data(&self) {
+        if self.device.is_gpu() && self.packet_bytes() > SMALL_BYTES {
+            self.staging.prepare_for_host_data(self.buffers);
+        }
+    }
+
+    fn packet_bytes(&self) -> usize {
+        self.destination.packet_items() * size_of::<T>()
     }
 
     /// Where the program's memory is copied into a staging buffer.

@@ -90,12 +90,9 @@ impl<T: Item> RouterShared<T> {
         })
     }
 
-    /// Where all messages from a source go, if that is one destination.
-    pub(crate) fn only_destination(&self, source: &Device) -> Option<&Arc<Port<T>>> {
-        match &*self.reachable_from(source)?.ports {
-            [port] => Some(port),
-            _ => None,
-        }
+    /// Where messages from a source may go, once the graph runs.
+    pub(crate) fn destinations(&self, source: &Device) -> &[Arc<Port<T>>] {
+        self.reachable_from(source).map_or(&[], |reachable| &reachable.ports)
     }
 
     /// Offers a message that lies in a packet buffer of its destination.
@@ -174,8 +171,7 @@ impl<T: Item> Reachable<T> {
 
 /// What a graph does with its routers, whatever they carry.
 pub(crate) trait AnyRouter: Send + Sync {
-    /// Makes what may have to wait for kernels if it is made later. The caller holds no lock, here and
-    /// below.
+    /// Makes what takes long to make. The caller holds no lock, here and below.
     fn prepare(&self) -> Result<()>;
     /// Fixes who can reach whom.
     fn seal(&self) -> Result<()>;

@@ -219,10 +219,11 @@ impl<T: Item> Sender<T> {
     /// assigned.
     ///
     /// GPUs copy out of pinned memory only. So packets of up to 64 KiB the driver copies for them, on
-    /// the thread that submits these; larger ones threads of the host copy into pinned memory that
-    /// the link has made before the graph runs, as much as it has packet buffers, and those for
-    /// which none of that is free the driver, too. Much data goes faster in a buffer of the host
-    /// ([`Sender::send_from`]), out of which GPUs copy by themselves.
+    /// the thread that submits these; larger ones threads of the host copy into pinned memory, of which
+    /// each link that a message of more than 64 KiB may take allocates as many packets as it has packet
+    /// buffers, 16 at most, when the first one is sent. Those for which none of that is free the driver
+    /// copies, too. Much data goes faster in a buffer of the host ([`Sender::send_from`]), out of
+    /// which GPUs copy by themselves.
     ///
     /// # Errors
     /// The graph's first cause.
@@ -243,6 +244,7 @@ impl<T: Item> Sender<T> {
     pub fn send_data(&mut self, data: impl Into<HostData<T>>, metadata: u64) -> Result<()> {
         let data = data.into();
         let items = data.len();
+        self.shared.prepare_for_host_data(items);
         let payload = Payload::Host(data);
         let parcel = Parcel { payload, packet: None, metadata, ready: None, completion: None };
         self.shared.send(parcel, Some(items)).map(drop)

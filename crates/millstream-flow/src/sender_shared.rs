@@ -89,6 +89,15 @@ impl<T: Item> SenderShared<T> {
         }
     }
 
+    /// Gets ready for so many items of the program's memory.
+    pub(crate) fn prepare_for_host_data(&self, items: usize) {
+        // The driver takes what is small at once.
+        if items * size_of::<T>() > SMALL_BYTES {
+            let destinations = self.router.destinations(&self.source);
+            destinations.iter().for_each(|port| port.prepare_for_host_data());
+        }
+    }
+
     /// Sends a message of so many items; of as many as are counted later if it has none yet.
     pub(crate) fn send(self: &Arc<Self>, parcel: Parcel<T>, items: Option<usize>) -> Result<u64> {
         self.check()?;
@@ -149,10 +158,11 @@ impl<T: Item> SenderShared<T> {
         if self.copied.load(Ordering::Relaxed) > 0 {
             return Ok(None);
         }
-        let port = self.router.only_destination(&self.source);
-        match port.filter(|port| port.is_written_by(&self.source, items)) {
-            Some(port) => reserve(port, self.source.id().number(), &self.failure).await,
-            None => Ok(None),
+        match self.router.destinations(&self.source) {
+            [port] if port.is_written_by(&self.source, items) => {
+                reserve(port, self.source.id().number(), &self.failure).await
+            }
+            _ => Ok(None),
         }
     }
 

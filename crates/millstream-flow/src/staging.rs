@@ -40,8 +40,8 @@ pub(crate) struct StagingPool<T: Item> {
     device: Device,
     packet_items: usize,
     free: Mutex<Vec<Staging<T>>>,
-    /// The host's, once buffers are there for the program's memory.
-    filling: OnceLock<[Stream; FILLING]>,
+    /// The host's, once buffers were wanted for the program's memory, if there were any.
+    filling: OnceLock<Option<[Stream; FILLING]>>,
     /// Copies on these.
     fillings: AtomicUsize,
 }
@@ -60,7 +60,7 @@ impl<T: Item> StagingPool<T> {
         StagingPool { host, device, packet_items, free, filling, fillings }
     }
 
-    /// Makes buffers. Later might be too late: pinning may wait for kernels that wait for a packet.
+    /// Makes buffers.
     ///
     /// # Errors
     /// No memory.
@@ -71,20 +71,21 @@ impl<T: Item> StagingPool<T> {
         Ok(())
     }
 
-    /// Makes buffers for the program's memory, and streams that copy it there.
-    ///
-    /// # Errors
-    /// No memory.
-    pub(crate) fn prepare_for_host_data(&self, count: usize) -> Result<()> {
-        self.prepare(count.min(MOST_FOR_HOST_DATA))?;
+    /// Makes buffers for the program's memory, and streams that copy it there, the first time: pinning
+    /// takes as long as copying many packets. No memory is no error: the driver copies then.
+    pub(crate) fn prepare_for_host_data(&self, count: usize) {
+        self.filling.get_or_init(|| self.prepare_filling(count.min(MOST_FOR_HOST_DATA)).ok());
+    }
+
+    fn prepare_filling(&self, count: usize) -> Result<[Stream; FILLING]> {
+        self.prepare(count)?;
         let stream = || self.host.stream_of(StreamKind::Copy);
-        let _ = self.filling.set([stream()?, stream()?, stream()?, stream()?]);
-        Ok(())
+        Ok([stream()?, stream()?, stream()?, stream()?])
     }
 
     /// A buffer for the program's memory; `None` if all are in use, or none were made.
     pub(crate) fn take_prepared(&self) -> Option<Staging<T>> {
-        self.filling.get()?;
+        self.filling.get()?.as_ref()?;
         self.free.lock().pop()
     }
 
@@ -92,7 +93,7 @@ impl<T: Item> StagingPool<T> {
     pub(crate) fn filling(&self) -> Option<&Stream> {
         // Relaxed: any order of the streams will do.
         let turn = self.fillings.fetch_add(1, Ordering::Relaxed);
-        self.filling.get().map(|streams| &streams[turn % FILLING])
+        self.filling.get()?.as_ref().map(|streams| &streams[turn % FILLING])
     }
 
     /// A buffer that nothing uses.

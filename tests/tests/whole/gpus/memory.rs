@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use cudarc::driver::sys;
 use millstream::device::{
-    Device, DeviceSet, Error, Kernel, KernelFault, LibraryCall, Trusted, Write,
+    Device, DeviceSet, Error, Kernel, KernelFault, LibraryCall, Tell, Trusted, Write,
 };
 
+use super::telling::TELLS_EARLY;
 use super::{is_gpu, list};
 
 /// Two of this size are more than a GPU has.
@@ -69,4 +72,29 @@ fn what_nobody_uses_is_given_back() {
     }
     // Host devices have nothing to give back.
     DeviceSet::builder().build().unwrap().give_back_unused_memory().unwrap();
+}
+
+/// Else a link that pins memory in its run could wait for a kernel that waits for its packet.
+#[test]
+fn pinning_waits_for_no_kernel() {
+    let [set, _] = sets();
+    for device in set.devices() {
+        TELLS_EARLY.prepare(device, 1).unwrap();
+        let stream = device.stream().unwrap();
+        let stop = set.host().shared::<u32>(1).unwrap();
+        TELLS_EARLY.launch(&stream, 1, (&stop, Tell)).unwrap();
+        let (done, hear) = mpsc::channel();
+        let host = set.host().clone();
+        let pins = std::thread::spawn(move || {
+            let buffers = (1..=8).map(|size| host.buffer_to_overwrite::<u8>(size << 20));
+            done.send(buffers.collect::<Result<Vec<_>, _>>().map(drop))
+        });
+        let pinned = hear.recv_timeout(Duration::from_secs(10));
+        let is_over = stream.record().unwrap().is_complete();
+        stop.store(0, 1).unwrap();
+        pins.join().unwrap().unwrap();
+        pinned.unwrap_or_else(|_| panic!("{device}: pinning waits for a kernel")).unwrap();
+        assert!(!is_over || !is_gpu(device), "{device}: nothing was waited for");
+        stream.record().unwrap().synchronize().unwrap();
+    }
 }

@@ -68,7 +68,7 @@ static SAYS_NOTHING: Kernel<(Write<u32>,)> = Kernel::with_source(
     |_, (items,)| add_seven(items),
 );
 
-static TELLS_EARLY: Kernel<(Shared<u32>, Tell)> = Kernel::with_source(
+pub(super) static TELLS_EARLY: Kernel<(Shared<u32>, Tell)> = Kernel::with_source(
     "tells early",
     // SAFETY: what it uses is kept until it is over, by who launches it.
     unsafe { Trusted::new(source("tells_early").block_each()) },
