@@ -22,7 +22,7 @@ pub enum Algorithm {
     /// By near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): levels are
     /// distances of arcs of length 1, found in no strict order. Needs devices as
     /// `LevelSynchronous` does, and a graph of few arcs a vertex and thin levels; for several
-    /// devices it must be symmetric, in parts that few arcs leave. If too many vertices have to wait
+    /// GPUs it must be symmetric, in parts that few arcs leave. If too many vertices have to wait
     /// on a GPU, the search goes level by level.
     NearFar,
 }

@@ -199,9 +199,10 @@ impl Bfs {
     /// however large it is ([`Algorithm::Auto`]). On devices that can go level by level, one of
     /// thin levels and four arcs a vertex at most, with few longer rows, gets *packed rows* too,
     /// 16 bytes a vertex ([`Bfs::layouts`]): searches by near and far piles read
-    /// them. On several devices it must be symmetric, and each gets the rows of a *halo* around
+    /// them. On several GPUs it must be symmetric, and each gets the rows of a *halo* around
     /// its part, of half as many vertices at most: those from which up to 64 arcs lead into it. With
-    /// it a device searches many levels before it meets the others.
+    /// it a GPU searches many levels before it meets the others. Of host devices the first one gets
+    /// all rows.
     ///
     /// On GPUs the vertices of each part of a graph that is neither mesh-like nor
     /// [deep](DepthProbe::is_deep) are put into [degree order](DegreeOrder), in windows of 1,024.

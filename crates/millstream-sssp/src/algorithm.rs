@@ -28,8 +28,8 @@ pub enum Algorithm {
     Stepping,
     /// By near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014) that blocks of
     /// threads keep to themselves. Needs devices as `Stepping` does, and a graph of few arcs a vertex;
-    /// for several devices it must be symmetric, in parts that few arcs leave. Predecessors on several
-    /// devices, where arcs may weigh nothing or weights are reals, come from an asynchronous search,
+    /// for several GPUs it must be symmetric, in parts that few arcs leave. Predecessors on several
+    /// GPUs, where arcs may weigh nothing or weights are reals, come from an asynchronous search,
     /// and so does an answer for which too many vertices had to wait on a GPU
     /// ([`SsspOptions::waiting`](crate::SsspOptions::waiting)).
     NearFar,

@@ -228,8 +228,8 @@ impl Sssp {
     /// and host devices, need the arcs that leave their vertices in place of that, which a symmetric graph has
     /// already. That is 8 bytes an arc each, and 8 a vertex. Searches on GPUs keep 16 bytes a vertex more
     /// there, for the next one. A search by near and far piles needs packed rows, 32 bytes a vertex
-    /// ([`Sssp::layouts`]), on several devices also of a halo around each part, of half as many
-    /// vertices at most.
+    /// ([`Sssp::layouts`]), on several GPUs also of a halo around each part, of half as many
+    /// vertices at most; of host devices the first one gets all.
     ///
     /// # Errors
     /// As [`Sssp::new`]; options that have no meaning; devices that cannot go in steps, or by near

@@ -25,6 +25,7 @@ mod near_rows;
 mod options;
 mod owned_values;
 mod owners;
+mod pack_near_rows;
 mod relaxation;
 mod run;
 mod shared_course;

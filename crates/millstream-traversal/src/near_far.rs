@@ -1,12 +1,12 @@
-//! A search by near and far piles: the memory of a run, and the run. The protocol is in
-//! `NEAR_FAR.md`, the kernel in `near_far.cuh`, and its twin in `near_far_twin.rs`.
+//! A search by near and far piles: the memory of a run on GPUs, and the run. The protocol is in
+//! `NEAR_FAR.md`, the kernel in `near_far.cuh`, and the search on host devices in `near_far_twin.rs`.
 
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    Argument, BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet,
-    Trusted, Value as Plain,
+    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted,
+    Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 
@@ -24,24 +24,24 @@ use crate::{DistributedGraph, Result, near_far_twin};
 /// Words behind the barrier's: those of the tally, and three more.
 const WORDS: usize = 40;
 /// Rows, targets and weights of long ones, and the halo.
-pub(crate) type Graph = (Shared<u32>, Shared<u32>, Shared<u32>, Read<u32>);
+type Graph = (Shared<u32>, Shared<u32>, Shared<u32>, Read<u32>);
 /// Values, sources, piles and log.
 type Lists<V> = (Shared<V>, Read<u32>, Shared<u64>, Shared<u64>);
 /// Exports, what was told of them, and all inboxes.
-pub(crate) type Exchange = (Read<u32>, Shared<u32>, SharedSet<u64>);
+type Exchange = (Read<u32>, Shared<u32>, SharedSet<u64>);
 type Signature<V> =
     (Graph, Lists<V>, Exchange, SharedSet<u64>, (Shared<u32>, Shared<u64>), Plain<Settings>);
 
 millstream_device::cuda_struct! {
     /// How a search goes, as the kernel takes it.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-    pub(crate) struct Settings as "millstream::NearFarSettings" {
-        pub(crate) place: GangPlace,
-        pub(crate) limit: u32,
+    struct Settings as "millstream::NearFarSettings" {
+        place: GangPlace,
+        limit: u32,
         delta: u32,
-        pub(crate) first_end: u32,
+        first_end: u32,
         padding: u32,
-        pub(crate) shape: HaloShape,
+        shape: HaloShape,
     }
 }
 
@@ -81,16 +81,16 @@ pub enum Attempt {
     GivenUp(Duration),
 }
 
-/// One device's memory.
-pub(crate) struct Memory<V: Value> {
-    pub(crate) values: SharedBuffer<V>,
-    pub(crate) sources: DeviceBuffer<u32>,
+/// One GPU's memory.
+struct Memory<V: Value> {
+    values: SharedBuffer<V>,
+    sources: DeviceBuffer<u32>,
     far: SharedBuffer<u64>,
     log: SharedBuffer<u64>,
     told: SharedBuffer<u32>,
     inbox: SharedBuffer<u64>,
-    pub(crate) gang: GangMemory,
-    pub(crate) settings: Settings,
+    gang: GangMemory,
+    settings: Settings,
 }
 
 impl<R: CudaRule> NearFar<'_, R> {
@@ -100,7 +100,7 @@ impl<R: CudaRule> NearFar<'_, R> {
     /// Searches from `sources` (original ids), all with key 0. Given up if more vertices than
     /// [`NearFar::waiting`] had to wait on a GPU, in this search or in one before of the same rows with
     /// no less of it;
-    /// and not begun where predecessors could make a cycle (`NEAR_FAR.md`).
+    /// and not begun where predecessors could make a cycle, on several GPUs (`NEAR_FAR.md`).
     ///
     /// # Errors
     /// A source that is not a vertex; the first cause of any failure below.
@@ -111,21 +111,28 @@ impl<R: CudaRule> NearFar<'_, R> {
     /// # Device ordering
     /// When it resolves, the devices are done and the answer is on the host.
     pub async fn run<V: Value>(&self, sources: &[u32]) -> Result<Attempt> {
-        let is_alone = self.graph.context().devices().len() == 1;
+        let sources = self.graph.sources(sources)?;
+        match self.graph.context().all_gpus() {
+            true => self.run_gang::<V>(&sources).await,
+            false => near_far_twin::run::<R, V>(self, &sources).await.map(Attempt::Found),
+        }
+    }
+
+    async fn run_gang<V: Value>(&self, sources: &[u32]) -> Result<Attempt> {
+        let context = self.graph.context();
+        let is_alone = context.devices().len() == 1;
         let is_right = !V::KEEPS_PREDECESSOR || self.grows || is_alone;
         if !is_right || self.rows.are_too_wide(self.room()) {
             return Ok(Attempt::GivenUp(Duration::ZERO));
         }
-        let memory = self.memory::<V>(&self.graph.sources(sources)?).await?;
-        let context = self.graph.context();
-        let (run_time, done) = match context.all_gpus() {
-            true => (self.run_gang(&memory).await?, reported(&memory).await?),
-            false => {
-                let (run_time, done) = near_far_twin::run(self, &memory).await?;
-                (run_time, Some(done))
-            }
+        let memory = &self.memory::<V>(sources).await?[..];
+        let kernel = match self.grows {
+            true => gang_kernel("near_far", trusted::<R, V, true>),
+            false => gang_kernel("near_far", trusted::<R, V, false>),
         };
-        let Some(done) = done else {
+        let bind = |host: &_, member: GangMember<'_>| self.bind(kernel, memory, host, member);
+        let run_time = Gang::run_kernel(context, kernel, bind).await?;
+        let Some(done) = reported(memory).await? else {
             self.rows.set_too_wide(self.room());
             return Ok(Attempt::GivenUp(run_time));
         };
@@ -135,15 +142,6 @@ impl<R: CudaRule> NearFar<'_, R> {
         Outcome::gathered(statistics, run_time, gather).await.map(Attempt::Found)
     }
 
-    async fn run_gang<V: Value>(&self, memory: &[Memory<V>]) -> Result<Duration> {
-        let kernel = match self.grows {
-            true => gang_kernel("near_far", trusted::<R, V, true>),
-            false => gang_kernel("near_far", trusted::<R, V, false>),
-        };
-        let bind = |host: &_, member: GangMember<'_>| self.bind(kernel, memory, host, member);
-        Ok(Gang::run_kernel(self.graph.context(), kernel, bind).await?)
-    }
-
     fn room(&self) -> usize {
         self.waiting.min(MOST_WAITING)
     }
@@ -151,8 +149,7 @@ impl<R: CudaRule> NearFar<'_, R> {
     async fn memory<V: Value>(&self, sources: &[u32]) -> Result<Vec<Memory<V>>> {
         let context = self.graph.context();
         let gangs = GangMemory::of_all(context, WORDS, TOO_WIDE + 1, self.patience)?;
-        // Twins have piles of their own.
-        let waiting = if context.all_gpus() { self.room() } else { 0 };
+        let waiting = self.room();
         let (mut memory, mut events) = (Vec::new(), Vec::new());
         for (place, gang) in gangs.into_iter().enumerate() {
             let (device, rows) = (&context.devices()[place], self.rows.of(place));
@@ -187,14 +184,18 @@ impl<R: CudaRule> NearFar<'_, R> {
         Ok(memory)
     }
 
+    /// The first threshold.
+    pub(crate) fn first_end(&self) -> u32 {
+        // The bits of a weight are those of the key that far from 0.
+        self.delta.map_or(UNREACHED, bytemuck::cast)
+    }
+
     fn settings(&self, place: usize) -> Settings {
-        let delta = self.delta.map(bytemuck::cast);
         Settings {
             place: GangPlace::new(self.graph.partition(), place, self.patience),
             limit: self.limit,
-            delta: delta.unwrap_or(0),
-            // The bits of a weight are those of the key that far from 0.
-            first_end: delta.unwrap_or(UNREACHED),
+            delta: self.delta.map_or(0, bytemuck::cast),
+            first_end: self.first_end(),
             padding: 0,
             shape: self.rows.of(place).shape,
         }
@@ -207,31 +208,16 @@ impl<R: CudaRule> NearFar<'_, R> {
         host: &SharedBuffer<u32>,
         GangMember { place, stream, sharers }: GangMember<'_>,
     ) -> millstream_flow::Result<BoundKernel> {
-        let (its, inboxes) = (&memory[place], inboxes(memory));
-        let (graph, exchange) = self.common(its, &inboxes, place);
+        let (its, rows) = (&memory[place], self.rows.of(place));
+        let inboxes: Vec<_> = memory.iter().map(|its| &its.inbox).collect();
+        let graph = (&rows.rows, &rows.long_targets, &rows.long_weights, &rows.halo_ids);
+        let exchange = (&rows.exports, &its.told, &inboxes[..]);
         let lists = (&its.values, &its.sources, &its.far, &its.log);
         let words: Vec<_> = memory.iter().map(|its| &its.gang.words).collect();
         let reports = (host, &its.gang.report);
         let arguments = (graph, lists, exchange, &words[..], reports, its.settings);
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
-
-    /// What kernel and twin take alike.
-    pub(crate) fn common<'b, V: Value>(
-        &'b self,
-        its: &'b Memory<V>,
-        inboxes: &'b [&'b SharedBuffer<u64>],
-        place: usize,
-    ) -> (impl Argument<Graph>, impl Argument<Exchange>) {
-        let rows = self.rows.of(place);
-        let graph = (&rows.rows, &rows.long_targets, &rows.long_weights, &rows.halo_ids);
-        (graph, (&rows.exports, &its.told, inboxes))
-    }
-}
-
-/// Those of all devices.
-pub(crate) fn inboxes<V: Value>(memory: &[Memory<V>]) -> Vec<&SharedBuffer<u64>> {
-    memory.iter().map(|its| &its.inbox).collect()
 }
 
 /// What GPUs say that they did; `None` if one had no room for all that was near.

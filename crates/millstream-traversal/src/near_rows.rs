@@ -1,14 +1,13 @@
 //! Rows of a graph with few arcs a vertex, packed into 32 bytes each, or 16 without weights, so
 //! that one access brings them: what a search by near and far piles reads (`NEAR_FAR.md`).
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bytemuck::{Pod, Zeroable};
-use millstream_device::{
-    CudaSource, Device, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, Trusted, Value,
-};
+use futures_util::future::try_join_all;
+use millstream_device::{Device, DeviceBuffer, SharedBuffer};
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
@@ -16,6 +15,7 @@ use rayon::prelude::*;
 use crate::halo::Halos;
 use crate::halo_shape::{HaloShape, exports};
 use crate::meeting::can_meet;
+use crate::pack_near_rows::{PackSettings, pack_kernel};
 use crate::relaxation::CudaRule;
 use crate::{DistributedGraph, Layout, LayoutKind, Part, Result, Unsuitable};
 
@@ -41,7 +41,8 @@ const LONGEST: u64 = 32;
 /// what they do between.
 const DEEP: u32 = 8;
 
-/// The packed rows of a graph on devices, each with those of its halo.
+/// The packed rows of a graph on GPUs, each with those of its halo; of host devices the first one has
+/// all rows.
 ///
 /// ```
 /// use millstream_graph::generate::{self, GenerateOptions};
@@ -78,17 +79,6 @@ pub(crate) struct DeviceRows {
     pub(crate) shape: HaloShape,
 }
 
-millstream_device::cuda_struct! {
-    /// `PackSettings` of `pack_near_rows.cuh`.
-    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-    struct PackSettings as "millstream::PackSettings" {
-        first: u32,
-        end: u32,
-        place: u32,
-        padding: u32,
-    }
-}
-
 impl NearRows {
     /// Whether few rows of a graph have more than four arcs, and none very many.
     pub fn suit(graph: &CsrGraph) -> bool {
@@ -100,7 +90,7 @@ impl NearRows {
 
     /// Packs the rows of `graph`, whose weights are those of the rule, on the devices that have it as
     /// `distributed`. Or why not: the graph does not [suit](NearRows::suit) or they [cannot
-    /// meet](can_meet); or there are several, and it is not symmetric or parts have too many
+    /// meet](can_meet); or there are several GPUs, and it is not symmetric or parts have too many
     /// neighbours for [`Halos`].
     ///
     /// # Errors
@@ -118,27 +108,40 @@ impl NearRows {
         match can_meet(distributed.context()) {
             false => Ok(Err(Unsuitable::Devices)),
             true if !NearRows::suit(graph) => Ok(Err(Unsuitable::Degrees)),
-            true => NearRows::packed::<R>(graph, distributed).await,
+            true => {
+                let have_halos = distributed.context().all_gpus() && distributed.parts().len() > 1;
+                NearRows::packed::<R>(graph, distributed, have_halos).await
+            }
         }
     }
 
     async fn packed<R: CudaRule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
+        have_halos: bool,
     ) -> Result<Result<NearRows, Unsuitable>> {
         let start = Instant::now();
         let partition = distributed.partition();
-        let halos = match partition.parts() {
-            1 => Some(Halos::of_one()),
-            _ if !graph.is_symmetric() => return Ok(Err(Unsuitable::Directed)),
-            _ => Halos::new(graph, partition),
+        let halos = match have_halos {
+            false => Some(Halos::of_one()),
+            true if !graph.is_symmetric() => return Ok(Err(Unsuitable::Directed)),
+            true => Halos::new(graph, partition),
         };
-        let Some(halos) = halos.filter(|halos| are_places(partition, halos)) else {
+        let parts_of = |place| if have_halos { place..place + 1 } else { 0..partition.parts() };
+        let are_places = |halos: &Halos| {
+            let near = |(place, halo): (usize, &Vec<u32>)| {
+                owned(partition, &parts_of(place)).len() + halo.len()
+            };
+            // Arcs of long rows are fewer than vertices: these rows are few, and none is very long.
+            halos.of.iter().enumerate().map(near).all(|near| near < SPECIAL as usize)
+        };
+        let Some(halos) = halos.filter(are_places) else {
             return Ok(Err(Unsuitable::Parts));
         };
         let mut devices = Vec::new();
-        for place in 0..partition.parts() {
-            devices.push(DeviceRows::new::<R>(graph, distributed, &halos, place).await?);
+        for place in 0..halos.of.len() {
+            let parts = parts_of(place);
+            devices.push(DeviceRows::new::<R>(graph, distributed, &halos, parts).await?);
         }
         let (depth, least_waiting) = (halos.depth, AtomicUsize::new(0));
         Ok(Ok(NearRows { devices, depth, time: start.elapsed(), least_waiting }))
@@ -178,17 +181,17 @@ impl NearRows {
 }
 
 impl DeviceRows {
-    /// Packs the rows of the device at `place`, which lie there, and of its halo.
+    /// Packs the rows of some parts on the device of the first one, and of its halo.
     async fn new<R: CudaRule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
         halos: &Halos,
-        place: usize,
+        parts: Range<usize>,
     ) -> Result<DeviceRows> {
         let partition = distributed.partition();
+        let place = parts.start;
         let device = &distributed.context().devices()[place];
-        let stream = device.stream()?;
-        let (own, halo) = (partition.range(place), &halos.of[place]);
+        let (own, halo) = (owned(partition, &parts), &halos.of[place]);
         let all = own.clone().into_par_iter().chain(halo.par_iter().copied()).in_pieces();
         let all = all.map(|vertex| partition.to_original(vertex));
         let long = all.filter(|&vertex| is_long(graph, vertex)).map(|vertex| graph.degree(vertex));
@@ -197,14 +200,25 @@ impl DeviceRows {
         let long_weights = device.shared(if R::WEIGHS { long } else { 0 })?;
         let rows = device.shared(row_words::<R>() * (own.len() + halo.len()))?;
         let long_arcs = device.shared(1)?;
-        let halo_ids = stream.uploaded(halo.clone())?;
         let packed = (&rows, &long_targets, &long_weights, &long_arcs);
         let kernel = pack_kernel::<R>();
-        let Part { offsets, targets, .. } = &distributed.parts()[place];
-        let weights = weights::<R>(device, &distributed.parts()[place])?;
         let settings = PackSettings { first: own.start, end: own.end, place: 0, padding: 0 };
-        let arguments = (&**offsets, &**targets, &*weights, &halo_ids, packed, settings);
-        kernel.launch(&stream, own.len(), arguments)?;
+        let mut completions = Vec::new();
+        for place in parts {
+            // Who has a part packs it.
+            let device = &distributed.context().devices()[place];
+            let stream = device.stream()?;
+            let halo_ids = stream.uploaded(halo.clone())?;
+            let Part { offsets, targets, .. } = &distributed.parts()[place];
+            let weights = weights::<R>(device, &distributed.parts()[place])?;
+            let part = partition.range(place);
+            let settings = PackSettings { place: part.start - own.start, ..settings };
+            let arguments = (&**offsets, &**targets, &*weights, &halo_ids, packed, settings);
+            kernel.launch(&stream, part.len(), arguments)?;
+            completions.push(stream.completed()?);
+        }
+        let stream = device.stream()?;
+        let halo_ids = stream.uploaded(halo.clone())?;
         let (offsets, targets, weights) = rows_of_halo::<R>(graph, partition, halo);
         let (offsets, targets) = (stream.uploaded(offsets)?, stream.uploaded(targets)?);
         let weights = stream.uploaded(weights)?;
@@ -213,17 +227,16 @@ impl DeviceRows {
         kernel.launch(&stream, halo.len(), arguments)?;
         let (exports, shape) = exports(halos, partition, place);
         let exports = stream.uploaded(exports)?;
-        stream.completed()?.await?;
+        completions.push(stream.completed()?);
+        try_join_all(completions).await?;
         let halo = halo.clone();
         Ok(DeviceRows { rows, long_targets, long_weights, halo, halo_ids, exports, shape })
     }
 }
 
-/// Whether there are so few vertices on each device that every place is smaller than the marks of
-/// long rows. Their arcs are fewer than vertices, since few rows are long, and none very long.
-fn are_places(partition: &Partition, halos: &Halos) -> bool {
-    let near = |place: usize| partition.range(place).len() + halos.of[place].len();
-    (0..partition.parts()).all(|place| near(place) < SPECIAL as usize)
+/// The vertices of some parts.
+fn owned(partition: &Partition, parts: &Range<usize>) -> Range<u32> {
+    partition.boundaries()[parts.start]..partition.boundaries()[parts.end]
 }
 
 fn is_long(graph: &CsrGraph, vertex: u32) -> bool {
@@ -260,79 +273,11 @@ fn rows_of_halo<R: CudaRule>(
     (offsets, targets, weights)
 }
 
-type Packed = (Shared<u32>, Shared<u32>, Shared<u32>, Shared<u32>);
-type PackSignature<W> = (Read<u64>, Read<u32>, Read<W>, Read<u32>, Packed, Value<PackSettings>);
-
-fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
-    type View<'a, W> = <PackSignature<W> as millstream_device::Parameter>::View<'a>;
-    let twin = |grid: &millstream_device::Grid, view: View<'_, R::Weight>| {
-        let (offsets, targets, weights, halo, packed, settings) = view;
-        let (rows, long_targets, long_weights, long_arcs) = packed;
-        let PackSettings { first, end, place, .. } = settings;
-        let place_of = |target: u32| match (first..end).contains(&target) {
-            true => Some(target - first),
-            false => halo.binary_search(&target).ok().map(|at| end - first + at as u32),
-        };
-        // The kernel's end publishes all stores.
-        let store = |words: &[AtomicU32], values: &[u32]| {
-            words.iter().zip(values).for_each(|(word, &value)| word.store(value, Ordering::Relaxed))
-        };
-        grid.for_each_block(|block| {
-            for row in block.range {
-                let arcs = offsets[row] as usize..offsets[row + 1] as usize;
-                let bits = |arc: usize| match R::WEIGHS {
-                    true => bytemuck::cast::<R::Weight, u32>(weights[arc]),
-                    false => 0,
-                };
-                let near = arcs.filter_map(|arc| Some((place_of(targets[arc])?, bits(arc))));
-                let (mut its_targets, mut its_weights): (Vec<u32>, Vec<u32>) = near.unzip();
-                if its_targets.len() > MOST {
-                    let arcs = its_targets.len() as u32;
-                    let begin = long_arcs[0].fetch_add(arcs, Ordering::Relaxed);
-                    store(&long_targets[begin as usize..], &its_targets);
-                    if R::WEIGHS {
-                        store(&long_weights[begin as usize..], &its_weights);
-                    }
-                    its_targets = vec![IS_LONG, begin | SPECIAL, arcs | SPECIAL, IS_LONG];
-                    its_weights.clear();
-                }
-                its_targets.resize(MOST, NONE);
-                its_weights.resize(MOST, 0);
-                let begin = row_words::<R>() * (place as usize + row);
-                store(&rows[begin..], &its_targets);
-                if R::WEIGHS {
-                    store(&rows[begin + MOST..], &its_weights);
-                }
-            }
-            Ok(())
-        })
-    };
-    Kernel::from_closure("pack_near_rows", twin).with_cuda(
-        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-        unsafe { Trusted::new(cuda_source::<R>()) },
-    )
-}
-
-pub(crate) fn cuda_source<R: CudaRule>() -> CudaSource {
-    const TEXT: &str = concat!(
-        "#line 1 \"near_row.cuh\"\n",
-        include_str!("near_row.cuh"),
-        "#line 1 \"pack_near_rows.cuh\"\n",
-        include_str!("pack_near_rows.cuh"),
-    );
-    let (class, weighs) = (*R::CLASS, u32::from(R::WEIGHS));
-    let text = format!(
-        "#include \"distances.cuh\"\n#define MILLSTREAM_ROW_WEIGHS {weighs}\n\
-         using PackWeight = millstream::{class}::Weight;\n{TEXT}"
-    );
-    let source = CudaSource::generated("pack_near_rows.cuh", "pack_near_rows", text);
-    source.structs(&[PackSettings::LAYOUT])
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use millstream_device::Trusted;
     use millstream_flow::{Context, Devices};
     use millstream_graph::generate::{self, GenerateOptions};
     use millstream_graph::partition;
@@ -385,17 +330,20 @@ mod tests {
     type Row = (u32, Vec<(u32, u32)>);
 
     /// What each device's packed rows say, by the ids of their vertices in the partition.
-    fn rows_of(graph: &CsrGraph, partition: Partition) -> Vec<Vec<Row>> {
+    fn rows_of(graph: &CsrGraph, partition: Partition, have_halos: bool) -> Vec<Vec<Row>> {
         let devices = Devices::host(partition.parts());
         let context = Context::builder().devices(devices).build().unwrap();
         let gathered = context.block_on(async {
             let columns = Columns::Weighted;
             let distributed =
                 DistributedGraph::new(&context, graph, partition, columns).await.unwrap();
-            let near = NearRows::packed::<Weighted>(graph, &distributed).await.unwrap().unwrap();
+            let near = NearRows::packed::<Weighted>(graph, &distributed, have_halos).await;
+            let near = near.unwrap().unwrap();
             let mut all = Vec::new();
-            for (place, device) in context.devices().iter().enumerate() {
-                let (its, own) = (near.of(place), distributed.partition().range(place));
+            for (place, its) in near.devices.iter().enumerate() {
+                let device = &context.devices()[place];
+                let parts = if have_halos { place..place + 1 } else { 0..context.devices().len() };
+                let own = owned(distributed.partition(), &parts);
                 let stream = device.stream().unwrap();
                 let download = |words: &SharedBuffer<u32>| {
                     stream.download_shared(words, 0..words.len()).unwrap()
@@ -435,10 +383,14 @@ mod tests {
         // Rows of 0 to 6 arcs.
         let arcs = (0..7).flat_map(|from| (0..from).map(move |to| (from, to, 10 * from + to)));
         let graph = CsrGraph::from_weighted_edges(7, &arcs.collect::<Vec<_>>()).unwrap();
-        let rows = rows_of(&graph, partition::contiguous_blocks(&graph, 1));
         let expected =
             (0..7).map(|from| (from, (0..from).map(|to| (to, 10 * from + to)).collect()));
-        assert_eq!(rows, [expected.collect::<Vec<_>>()]);
+        let expected: Vec<_> = expected.collect();
+        // All rows of several parts, too.
+        for parts in 1..4 {
+            let partition = partition::contiguous_blocks(&graph, parts);
+            assert_eq!(rows_of(&graph, partition, false), [&expected[..]], "{parts}");
+        }
     }
 
     #[test]
@@ -451,7 +403,7 @@ mod tests {
             [partition::contiguous_blocks(&road, 4), Partition::from_parts(4, &parts).unwrap()]
         {
             let halos = Halos::new(&road, &partition).unwrap();
-            for (place, rows) in rows_of(&road, partition.clone()).into_iter().enumerate() {
+            for (place, rows) in rows_of(&road, partition.clone(), true).into_iter().enumerate() {
                 let own = partition.range(place);
                 assert_eq!(rows.len(), own.len() + halos.of[place].len());
                 for (vertex, arcs) in rows {

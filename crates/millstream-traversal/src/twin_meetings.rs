@@ -27,8 +27,13 @@ pub struct TwinMeetings<C> {
 impl<C: Clone + Send> TwinMeetings<C> {
     /// From the beginning of a course, for all devices of a context.
     pub fn new(context: &Context, course: C) -> Arc<TwinMeetings<C>> {
+        TwinMeetings::of(context, context.devices().len(), course)
+    }
+
+    /// The same, for so many of its devices.
+    pub(crate) fn of(context: &Context, devices: usize, course: C) -> Arc<TwinMeetings<C>> {
         let set = context.device_set();
-        let course = SharedCourse::new(context.devices().len(), course, Arc::clone(set.bell()));
+        let course = SharedCourse::new(devices, course, Arc::clone(set.bell()));
         Arc::new(TwinMeetings { course, turn: set.simulation().is_none().then_some(TURN) })
     }
 

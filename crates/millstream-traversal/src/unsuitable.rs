@@ -6,7 +6,7 @@
 /// use millstream_traversal::Unsuitable;
 ///
 /// let reason = Unsuitable::Directed.to_string();
-/// assert_eq!(reason, "several devices need a symmetric graph, and this one is not");
+/// assert_eq!(reason, "several GPUs need a symmetric graph, and this one is not");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -27,10 +27,10 @@ pub enum Unsuitable {
         "at most one vertex in 32 may have more than four arcs that leave it, and none more than 32"
     )]
     Degrees,
-    /// Several devices need a symmetric graph.
-    #[error("several devices need a symmetric graph, and this one is not")]
+    /// Several GPUs need a symmetric graph.
+    #[error("several GPUs need a symmetric graph, and this one is not")]
     Directed,
-    /// The devices' parts are scattered, or small.
-    #[error("the parts of the devices have too many neighbours in other parts")]
+    /// The parts of several GPUs are scattered, or small.
+    #[error("the parts of the GPUs have too many neighbours in other parts")]
     Parts,
 }

@@ -57,8 +57,8 @@ fn shapes() -> [Shape; 5] {
         Shape {
             name: "chain in one direction",
             graph: graph(&chain),
-            bfs: [Bfs::NearFar, Bfs::Asynchronous],
-            sssp: [Sssp::NearFar, Sssp::Asynchronous],
+            bfs: [Bfs::NearFar; 2],
+            sssp: [Sssp::NearFar; 2],
             cc: Method::EveryArc,
         },
         Shape {
@@ -78,7 +78,7 @@ fn shapes() -> [Shape; 5] {
         Shape {
             name: "star of arcs into the hub",
             graph: graph(&in_star),
-            bfs: [Bfs::NearFar, Bfs::LevelSynchronous],
+            bfs: [Bfs::NearFar; 2],
             sssp: [Sssp::Stepping; 2],
             cc: Method::EveryArc,
         },

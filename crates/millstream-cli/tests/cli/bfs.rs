@@ -224,24 +224,18 @@ fn a_way_that_cannot_be_says_why() {
     let folder = Folder::new();
     let (karate, road) = (dataset("karate.mtx"), folder.path("road.mill"));
     succeed(&["generate", "road", "60", "60", &road]);
-    let path = folder.file("path.el", "0 1\n1 2\n2 3\n3 4\n");
     let leaves = (1..2000).map(|leaf| format!("0 {leaf}\n{leaf} 0\n"));
     let star = folder.file("star.el", leaves.collect::<String>());
     let many = ["--devices", "host:17"];
     let copied = ["--transfer", "copy"];
-    let scattered = ["--partitioner", "random"];
     for (command, graph, algorithm, options, reason) in [
         ("bfs", &karate, "near-far", &[][..], "more than four arcs"),
-        ("bfs", &path, "near-far", &[], "symmetric"),
         ("bfs", &star, "near-far", &[], "512 vertices or more"),
-        ("bfs", &road, "near-far", &scattered, "too many neighbours"),
         ("bfs", &road, "near-far", &many, "up to 16 host devices"),
         ("bfs", &road, "near-far", &copied, "transfers by copy"),
         ("bfs", &road, "level-synchronous", &many, "up to 16 host devices"),
         ("bfs", &road, "level-synchronous", &copied, "transfers by copy"),
         ("sssp", &karate, "near-far", &[], "more than four arcs"),
-        ("sssp", &path, "near-far", &[], "symmetric"),
-        ("sssp", &road, "near-far", &scattered, "too many neighbours"),
         ("sssp", &road, "near-far", &many, "up to 16 host devices"),
         ("sssp", &road, "stepping", &many, "up to 16 host devices"),
         ("sssp", &road, "stepping", &copied, "transfers by copy"),

@@ -347,15 +347,15 @@ fn roads_in_compact_parts_are_searched_by_near_and_far_piles() {
         bfs.set_options(options).unwrap();
         (algorithm, bfs.algorithm())
     };
-    let are_gpus = context.devices().iter().all(Device::is_gpu);
+    let have_halos = context.all_gpus() && devices > 1;
     let piles = Algorithm::NearFar;
-    let otherwise = match are_gpus && devices > 1 {
+    let otherwise = match have_halos {
         true => Algorithm::Asynchronous,
         false => Algorithm::LevelSynchronous,
     };
     assert_eq!(algorithm(partition::edge_balanced_blocks(&road, devices)), (piles, otherwise));
     let scattered = algorithm(partition::random(&road, devices, 1));
-    assert_eq!(scattered, (if devices > 1 { otherwise } else { piles }, otherwise));
+    assert_eq!(scattered, (if have_halos { otherwise } else { piles }, otherwise));
 }
 
 /// `MILLSTREAM_RUNS` searches (100 unless set, or 20) of a graph small enough to race hard.

@@ -10,7 +10,7 @@ use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Weights, generate, partition, reference, source, validate};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions};
 use millstream::traversal::internals::{Attempt, NearFar, NearRows};
-use millstream::traversal::{self, Columns, DistributedGraph};
+use millstream::traversal::{self, Columns, DistributedGraph, Unsuitable};
 
 use super::levels::lattice_with_shortcuts;
 use super::{Needs, context, is_gpu, scaled, skip};
@@ -88,9 +88,20 @@ fn near_and_far_of_long_rows_and_one_way_streets() {
     let arcs: Vec<_> =
         arcs.map(|(from, arc)| (from, shortcuts.targets()[arc], weights[arc])).collect();
     let one_way = CsrGraph::from_weighted_edges(shortcuts.vertices(), &arcs).unwrap();
-    match run(&context, &one_way, parts, SsspOptions::default(), &[7]) {
-        Err(Error::NotNearFar { .. }) if devices > 1 => {}
-        result => sssp::check("one way", &one_way, &[7], &result.unwrap()),
+    let options = SsspOptions::default();
+    let one_way_result = run(&context, &one_way, parts, options, &[7]);
+    let scattered = partition::random(&shortcuts, devices, 1);
+    let scattered_result = run(&context, &shortcuts, scattered, options, &[7]);
+    if context.all_gpus() && devices > 1 {
+        let reason = |result| match result {
+            Err(Error::NotNearFar { reason }) => Some(reason),
+            _ => None,
+        };
+        let reasons = [one_way_result, scattered_result].map(reason);
+        assert_eq!(reasons, [Unsuitable::Directed, Unsuitable::Parts].map(Some));
+    } else {
+        sssp::check("one way", &one_way, &[7], &one_way_result.unwrap());
+        sssp::check("scattered", &shortcuts, &[7], &scattered_result.unwrap());
     }
 }
 

@@ -1,0 +1,92 @@
+//! The kernel that packs rows: `pack_near_rows.cuh`, and its twin.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{CudaSource, Grid, Kernel, Parameter, Read, Shared, Trusted, Value};
+
+use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
+use crate::relaxation::CudaRule;
+
+millstream_device::cuda_struct! {
+    /// `PackSettings` of `pack_near_rows.cuh`.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub(crate) struct PackSettings as "millstream::PackSettings" {
+        pub(crate) first: u32,
+        pub(crate) end: u32,
+        pub(crate) place: u32,
+        pub(crate) padding: u32,
+    }
+}
+
+/// Rows, targets and weights of long ones, and how many arcs these have.
+type Packed = (Shared<u32>, Shared<u32>, Shared<u32>, Shared<u32>);
+/// Offsets, targets and weights of the rows of some vertices, the halo, and where they go.
+pub(crate) type PackSignature<W> =
+    (Read<u64>, Read<u32>, Read<W>, Read<u32>, Packed, Value<PackSettings>);
+
+pub(crate) fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
+    type View<'a, W> = <PackSignature<W> as Parameter>::View<'a>;
+    let twin = |grid: &Grid, view: View<'_, R::Weight>| {
+        let (offsets, targets, weights, halo, packed, settings) = view;
+        let (rows, long_targets, long_weights, long_arcs) = packed;
+        let PackSettings { first, end, place, .. } = settings;
+        let place_of = |target: u32| match (first..end).contains(&target) {
+            true => Some(target - first),
+            false => halo.binary_search(&target).ok().map(|at| end - first + at as u32),
+        };
+        // The kernel's end publishes all stores.
+        let store = |words: &[AtomicU32], values: &[u32]| {
+            words.iter().zip(values).for_each(|(word, &value)| word.store(value, Ordering::Relaxed))
+        };
+        grid.for_each_block(|block| {
+            for row in block.range {
+                let arcs = offsets[row] as usize..offsets[row + 1] as usize;
+                let bits = |arc: usize| match R::WEIGHS {
+                    true => bytemuck::cast::<R::Weight, u32>(weights[arc]),
+                    false => 0,
+                };
+                let near = arcs.filter_map(|arc| Some((place_of(targets[arc])?, bits(arc))));
+                let (mut its_targets, mut its_weights): (Vec<u32>, Vec<u32>) = near.unzip();
+                if its_targets.len() > MOST {
+                    let arcs = its_targets.len() as u32;
+                    let begin = long_arcs[0].fetch_add(arcs, Ordering::Relaxed);
+                    store(&long_targets[begin as usize..], &its_targets);
+                    if R::WEIGHS {
+                        store(&long_weights[begin as usize..], &its_weights);
+                    }
+                    its_targets = vec![IS_LONG, begin | SPECIAL, arcs | SPECIAL, IS_LONG];
+                    its_weights.clear();
+                }
+                its_targets.resize(MOST, NONE);
+                its_weights.resize(MOST, 0);
+                let begin = row_words::<R>() * (place as usize + row);
+                store(&rows[begin..], &its_targets);
+                if R::WEIGHS {
+                    store(&rows[begin + MOST..], &its_weights);
+                }
+            }
+            Ok(())
+        })
+    };
+    Kernel::from_closure("pack_near_rows", twin).with_cuda(
+        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        unsafe { Trusted::new(cuda_source::<R>()) },
+    )
+}
+
+pub(crate) fn cuda_source<R: CudaRule>() -> CudaSource {
+    const TEXT: &str = concat!(
+        "#line 1 \"near_row.cuh\"\n",
+        include_str!("near_row.cuh"),
+        "#line 1 \"pack_near_rows.cuh\"\n",
+        include_str!("pack_near_rows.cuh"),
+    );
+    let (class, weighs) = (*R::CLASS, u32::from(R::WEIGHS));
+    let text = format!(
+        "#include \"distances.cuh\"\n#define MILLSTREAM_ROW_WEIGHS {weighs}\n\
+         using PackWeight = millstream::{class}::Weight;\n{TEXT}"
+    );
+    let source = CudaSource::generated("pack_near_rows.cuh", "pack_near_rows", text);
+    source.structs(&[PackSettings::LAYOUT])
+}
