@@ -12,9 +12,11 @@ use parking_lot::Mutex;
 
 use crate::Result;
 use crate::answer::Answer;
+use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
 use crate::near_far::NearFar;
 use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
+use crate::owners::Owners;
 use crate::relaxation::CudaRule;
 use crate::run::Outcome;
 use crate::twin_meetings::{TwinMeetings, streams};
@@ -47,12 +49,14 @@ struct Found {
     far: Vec<Item>,
     /// The nearest key that is far.
     nearest: u32,
-    visited: u64,
+    /// Vertices of each device that were visited.
+    visited: [u64; GangPlace::MOST],
 }
 
 impl Found {
     fn new() -> Found {
-        Found { near: Vec::new(), far: Vec::new(), nearest: UNREACHED, visited: 0 }
+        let visited = [0; GangPlace::MOST];
+        Found { near: Vec::new(), far: Vec::new(), nearest: UNREACHED, visited }
     }
 
     #[inline]
@@ -69,7 +73,7 @@ impl Found {
         self.near.append(&mut other.near);
         self.far.append(&mut other.far);
         self.nearest = self.nearest.min(other.nearest);
-        self.visited += other.visited;
+        self.visited.iter_mut().zip(other.visited).for_each(|(its, more)| *its += more);
     }
 }
 
@@ -98,9 +102,12 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
     let kernel: Kernel<Signature<V>> = {
         let (piles, meetings) = (Arc::clone(&piles), Arc::clone(&meetings));
         let (limit, delta) = (search.limit, search.delta);
+        let owners = Owners::new(graph.partition().boundaries());
         Kernel::of_step_closure("near_far", move |_, view: &View<'_, V>| {
             let (rows, long_targets, long_weights, values) = *view;
-            let twin = Twin::<R, V> { rows, long_targets, long_weights, values, limit, delta };
+            let owners = &owners;
+            let twin =
+                Twin::<R, V> { rows, long_targets, long_weights, values, owners, limit, delta };
             let step =
                 |nearest: &Nearest| twin.run(*nearest, &mut piles.lock(), || !meetings.is_over());
             let advance = |nearest: &mut Nearest| {
@@ -117,8 +124,8 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
     let start = Instant::now();
     meetings.run(&streams(context)?[..first.len()], launch).await?;
     let run_time = start.elapsed();
-    let mut work = vec![GangWork::default(); context.devices().len()];
-    work[0].visited = piles.lock().found.visited;
+    let visited = piles.lock().found.visited;
+    let work = visited.map(|visited| GangWork { visited, ..GangWork::default() });
     let statistics = GangWork::statistics(&work, context.devices(), size_of::<Item>() as u64);
     let values = std::iter::repeat(values[0].clone());
     Outcome::gathered(statistics, run_time, Answer::gather(graph, values)).await
@@ -131,6 +138,7 @@ struct Twin<'a, R: CudaRule, V: Value> {
     long_targets: &'a [AtomicU32],
     long_weights: &'a [AtomicU32],
     values: &'a [V::Atomic],
+    owners: &'a Owners,
     limit: u32,
     delta: Option<R::Weight>,
 }
@@ -192,7 +200,7 @@ impl<R: CudaRule, V: Value> Twin<'_, R, V> {
                 if self.key(vertex) != key {
                     continue;
                 }
-                found.visited += 1;
+                found.visited[self.owners.owner(vertex)] += 1;
                 let row = &self.rows[row_words::<R>() * vertex as usize..][..row_words::<R>()];
                 if row[0].load(Ordering::Relaxed) == IS_LONG {
                     self.visit_long(row, (vertex, key), threshold, found);
