@@ -194,13 +194,19 @@ impl<R: CudaRule, V: Value> Twin<'_, R, V> {
     /// atomic operations.
     fn visit_list(&self, list: &[Item], threshold: u32, found: &mut Found) {
         let mut offers = [(0, V::UNREACHED); ITEMS_AT_ONCE * MOST];
+        // Of the vertex before, which mostly is the next one's, too.
+        let (mut owner, mut owned) = (0, 0..0);
         for items in list.chunks(ITEMS_AT_ONCE) {
             let mut count = 0;
             for &(vertex, key) in items {
                 if self.key(vertex) != key {
                     continue;
                 }
-                found.visited[self.owners.owner(vertex)] += 1;
+                if !owned.contains(&vertex) {
+                    owner = self.owners.owner(vertex);
+                    owned = self.owners.of(owner);
+                }
+                found.visited[owner] += 1;
                 let row = &self.rows[row_words::<R>() * vertex as usize..][..row_words::<R>()];
                 if row[0].load(Ordering::Relaxed) == IS_LONG {
                     self.visit_long(row, (vertex, key), threshold, found);

@@ -35,7 +35,13 @@ impl Owners {
     /// The vertices that the device here owns.
     #[inline]
     pub fn owned(&self, here: &Here) -> std::ops::Range<u32> {
-        self.boundaries[here.device]..self.boundaries[here.device + 1]
+        self.of(here.device)
+    }
+
+    /// The vertices of a device.
+    #[inline]
+    pub(crate) fn of(&self, device: usize) -> std::ops::Range<u32> {
+        self.boundaries[device]..self.boundaries[device + 1]
     }
 
     /// The most vertices that a device owns.
