@@ -14,12 +14,12 @@ use rayon::prelude::*;
 
 use crate::hubs::Hubs;
 use crate::kernels::Edge;
-use crate::merge::{MOST_DEVICES, Spread};
 use crate::search::Search;
 use crate::solver::{Arcs, Resident};
+use crate::spread::{MOST_DEVICES, Spread};
 use crate::statistics::CcStatistics;
 use crate::survey::Survey;
-use crate::{Method, Result};
+use crate::{Method, Result, host_search};
 
 /// Vertices whose labels a thread looks at at least.
 const PIECE: usize = 1 << 14;
@@ -254,15 +254,17 @@ impl Cc {
             let hubs = self.hubs.of(place);
             Resident { part, hubs, first_vertex, method, hub }
         });
-        let is_gang = is_gang(context);
-        let mut result = if !sends_packets(context) {
+        let mut result = if sends_packets(context) {
+            search.run(residents.map(Arcs::Resident).collect(), async { Ok(()) }).await?
+        } else if is_gang(context) {
             let spread = Spread {
                 covered: self.survey.named.clone(),
                 own: (0..partition.parts()).map(|place| partition.range(place)).collect(),
             };
-            search.run_together(&residents.collect::<Vec<_>>(), &spread, is_gang).await?
+            search.run_gang(&residents.collect::<Vec<_>>(), &spread).await?
         } else {
-            search.run(residents.map(Arcs::Resident).collect(), async { Ok(()) }).await?
+            let residents: Vec<_> = residents.collect();
+            host_search::run(context, partition, &residents, (method, hub)).await?
         };
         result.method = Some(method);
         if partition.is_renumbered() {
@@ -275,8 +277,8 @@ impl Cc {
 }
 
 /// Whether the devices of a context, which have the rows of a graph, send packets over links to find
-/// its components. They do not where they merge their trees in each other's memory: GPUs with NVLink
-/// between all, or up to 16 host devices, unless another [way](Context::transfer) than pushing is
+/// its components. They do not where they merge their trees in each other's memory, as GPUs with NVLink
+/// between all do, or have one forest, as up to 16 host devices do, unless another [way](Context::transfer) than pushing is
 /// asked for.
 ///
 /// ```
@@ -298,7 +300,7 @@ fn is_gang(context: &Context) -> bool {
     context.kernels_push() && Gang::can_meet(context)
 }
 
-/// Whether these are host devices that merge their trees in each other's memory.
+/// Whether these are host devices that reach each other's memory.
 fn are_peers(context: &Context) -> bool {
     context.kernels_push()
         && context.topology().all_peers()

@@ -13,8 +13,8 @@ use millstream_flow::{Context, Gang, GangMember, GangMemory};
 use millstream_traversal::internals::gang_kernel;
 
 use crate::kernels::cuda_text;
-use crate::merge::{Ranges, Sets};
 use crate::solver::{Resident, Solver};
+use crate::spread::{Ranges, Sets};
 use crate::{Method, Result};
 
 /// `GangMemory` of `cc_gang.cuh`: parents; members and pairs of all devices; the barrier's

@@ -3,20 +3,21 @@
 //! of vertices together along its arcs, as many as the graph's shape asks for, jumping
 //! over parents on the way; then the devices merge their trees, reading each other's
 //! memory where they can and through a reduction router elsewhere. GPUs that reach each
-//! other do all of it in one kernel each. Directions of arcs
+//! other do all of it in one kernel each, and host devices in one forest. Directions of arcs
 //! do not count.
 
 mod cc;
 mod error;
 mod gang;
 mod hooking;
+mod host_search;
 mod hubs;
 mod kernels;
-mod merge;
-mod merging;
+mod members;
 mod method;
 mod search;
 mod solver;
+mod spread;
 mod statistics;
 mod streamed;
 mod survey;

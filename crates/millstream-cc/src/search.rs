@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use futures_util::try_join;
-use millstream_device::{Device, Error as DeviceError};
+use millstream_device::{Device, Error as DeviceError, SharedBuffer, Stream};
 use millstream_flow::{Buffers, Context, Error as FlowError, Graph, LinkStatistics, tree_reduce};
 
 use crate::cc::{CcOptions, CcResult};
 use crate::kernels::{Edge, leaving_words};
-use crate::merge::{self, MOST_DEVICES, Spread};
 use crate::solver::{Arcs, Links, Resident, Solver};
+use crate::spread::{MOST_DEVICES, Spread};
 use crate::statistics::{CcStatistics, DeviceStatistics};
 use crate::{Method, Result, gang};
 
@@ -50,7 +50,7 @@ impl Search {
     }
 
     /// Memory of all devices, which have so many resident arcs each; which of them have
-    /// what, if they reach each other's; how resident arcs are hooked.
+    /// what, if they are a gang; how resident arcs are hooked.
     fn solvers(
         &self,
         arcs: impl Iterator<Item = usize>,
@@ -59,7 +59,6 @@ impl Search {
     ) -> Result<Vec<Solver>> {
         let Search { context, vertices, .. } = self;
         let has_members = spread.is_some() && method == Some(Method::OutsideHub);
-        let has_members = |place| has_members && (place == 0 || context.all_gpus());
         // GPUs store them by fours.
         let members = vertices.div_ceil(128) as usize * 4;
         let devices = context.devices().iter().zip(arcs).enumerate();
@@ -78,7 +77,7 @@ impl Search {
                 covered,
                 own: range(|spread| &spread.own),
                 told,
-                members: device.shared(if has_members(place) { members } else { 0 })?,
+                members: device.shared(if has_members { members } else { 0 })?,
                 // Also their number.
                 pairs: device.shared(1 + most_pairs)?,
                 shared_arcs: device.shared(shared_arcs_words(arcs))?,
@@ -122,7 +121,7 @@ impl Search {
         };
         let devices = graph.run(search).await?;
         let run_time = start.elapsed();
-        let mut result = gathered(first, devices, run_time).await?;
+        let mut result = gathered(first.iter().map(Solver::labels), devices, run_time).await?;
         let CcStatistics { devices, links } = &mut result.statistics;
         *links = statistics.links();
         for (device, its) in context.devices().iter().zip(devices) {
@@ -132,26 +131,17 @@ impl Search {
         Ok(result)
     }
 
-    /// Runs resident rows of devices that reach each other's memory, GPUs as a gang.
-    pub(crate) async fn run_together(
+    /// Runs resident rows of GPUs that reach each other's memory.
+    pub(crate) async fn run_gang(
         self,
         residents: &[Resident<'_>],
         spread: &Spread,
-        is_gang: bool,
     ) -> Result<CcResult> {
         let arcs = residents.iter().map(|resident| resident.part.targets.len());
         let method = residents.first().map(|its| its.method);
-        if is_gang {
-            self.context.wake_links()?;
-        }
+        self.context.wake_links()?;
         let solvers = self.solvers(arcs.clone(), Some(spread), method)?;
-        let run_time = if is_gang {
-            gang::run(&self.context, self.options.patience, &solvers, residents).await?
-        } else {
-            let start = Instant::now();
-            merge::search(&self.context, &solvers, residents).await?;
-            start.elapsed()
-        };
+        let run_time = gang::run(&self.context, self.options.patience, &solvers, residents).await?;
         let mut told = Vec::new();
         for Solver { stream, pairs, .. } in &solvers {
             told.extend(stream.download_shared(pairs, 0..1)?.await?);
@@ -162,7 +152,8 @@ impl Search {
             let merged = all - own;
             DeviceStatistics { hooked: arcs as u64, merged, sent: own * others, received: merged }
         });
-        let mut result = gathered(&solvers, devices.collect(), run_time).await?;
+        let labels = solvers.iter().map(Solver::labels);
+        let mut result = gathered(labels, devices.collect(), run_time).await?;
         result.statistics.links = links_of_pairs(self.context.devices(), &told);
         Ok(result)
     }
@@ -175,17 +166,16 @@ async fn completed(solvers: &[Solver]) -> Result<(), FlowError> {
     Ok(())
 }
 
-/// The labels that devices have left.
-async fn gathered(
-    labelling: &[Solver],
+/// The labels that devices have left: where, in their order.
+pub(crate) async fn gathered(
+    labels: impl Iterator<Item = (&Stream, &SharedBuffer<u32>, Range<usize>)>,
     devices: Vec<DeviceStatistics>,
     run_time: Duration,
 ) -> Result<CcResult> {
     let start = Instant::now();
-    let download = |Solver { stream, parents, own, .. }: &Solver| {
-        stream.download_shared(parents, own.start as usize..own.end as usize)
-    };
-    let arriving: Result<Vec<_>, _> = labelling.iter().map(download).collect();
+    let download =
+        |(stream, parents, range): (&Stream, &_, _)| stream.download_shared(parents, range);
+    let arriving: Result<Vec<_>, _> = labels.map(download).collect();
     let mut labels = Vec::new();
     for its in arriving? {
         its.append_to(&mut labels, |label| label).await?;
@@ -196,7 +186,7 @@ async fn gathered(
 }
 
 /// What went from device to device where each has told all others so many pairs.
-fn links_of_pairs(devices: &[Device], told: &[u64]) -> Vec<LinkStatistics> {
+pub(crate) fn links_of_pairs(devices: &[Device], told: &[u64]) -> Vec<LinkStatistics> {
     let mut links = Vec::new();
     for (from, &pairs) in devices.iter().zip(told) {
         for to in devices.iter().filter(|to| to.name() != from.name()) {

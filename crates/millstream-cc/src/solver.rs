@@ -10,7 +10,7 @@ use crate::Method;
 use crate::kernels::{
     COMPRESS, Edge, HOOK_EDGES, HOOK_LEAVING, HOOK_ROWS, PAIRS, START, START_TILES,
 };
-use crate::merge::Ranges;
+use crate::spread::Ranges;
 use crate::statistics::DeviceStatistics;
 
 /// Where a device's arcs come from.
@@ -51,7 +51,7 @@ pub(crate) struct Solver {
     pub(crate) own: Range<u32>,
     /// The vertices of whose trees the device tells.
     pub(crate) told: Ranges,
-    /// What it tells: see `Told` in `merging.rs`.
+    /// What it tells: see `merge.cuh`.
     pub(crate) members: SharedBuffer<u32>,
     pub(crate) pairs: SharedBuffer<u64>,
     /// Where the warps of a GPU share hubs' arcs.
@@ -63,6 +63,11 @@ pub(crate) struct Solver {
 }
 
 impl Solver {
+    /// The labels that are left here.
+    pub(crate) fn labels(&self) -> (&Stream, &SharedBuffer<u32>, Range<usize>) {
+        (&self.stream, &self.parents, self.own.start as usize..self.own.end as usize)
+    }
+
     /// Hooks along all arcs, merges what the devices below found, and passes what is not
     /// trivial on to the one above.
     pub(crate) async fn run(&self, arcs: Arcs<'_>, links: Links) -> Result<DeviceStatistics> {

@@ -1,7 +1,7 @@
 //! The one place atomics come from, so that the protocol core runs unchanged under
 //! a model checker.
 
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Faults that models seed to show that they are caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,7 +45,7 @@ fn devices_receive_what_is_sent_to_them() {
     let topology = folder.file("apart.json", apart);
     let graph = dataset("debian-dependencies.el.gz");
     for (options, from_host) in [
-        (&["--partitioner", "random"][..], false),
+        (&["--partitioner", "random", "--transfer", "copy"][..], false),
         (&["--topology", &topology], false),
         (&["--streamed", "--packet-bytes", "65536"], true),
     ] {

@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../crates/millstream-cc/src/hooking.rs"]
+#[path = "../../../../crates/millstream-cc/src/hooking.rs"]
 mod hooking;
-#[path = "../../../crates/millstream-cc/src/merging.rs"]
+#[path = "../../../../crates/millstream-cc/src/members.rs"]
+mod members;
 mod merging;
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,7 +28,8 @@ mod sync {
 use hooking::{are_together, find_root, hook, look_for_root};
 use loom::sync::Arc;
 use loom::thread;
-use merging::{Members, Told, hook_and_tell, join, label, plant, tell};
+use members::{Members, label};
+use merging::{Told, hook_and_tell, join, plant, tell};
 use millstream_models::{fails_with, holds};
 use sync::{AtomicU32, AtomicU64, Fault, Ordering};
 
