@@ -48,8 +48,8 @@ __device__ u64 fingerprint(u32 from, u32 to) {
     return word ^ word >> 31;
 }
 
-// `words`: the sum of the fingerprints of all arcs less those of their reverses; the
-// complement of the lowest target; the highest target and 1.
+// `words`: the sum of the fingerprints of the ends of all arcs towards larger vertices less those
+// towards smaller ones; the complement of the lowest target; the highest target and 1.
 extern "C" __global__ void survey(Span<const u64> offsets, Span<const u32> targets,
                                   u32 first_vertex, Span<u64> words) {
     const Rows rows{offsets, targets, first_vertex};
@@ -66,7 +66,9 @@ extern "C" __global__ void survey(Span<const u64> offsets, Span<const u32> targe
             .for_each([&](bool is_arc, u64 arc, u32 from) {
                 if (!is_arc) return;
                 const u32 to = targets[arc];
-                sum += fingerprint(from, to) - fingerprint(to, from);
+                const u64 ends = fingerprint(min(from, to), max(from, to));
+                // A vertex's arc to itself is its own reverse.
+                sum += from < to ? ends : from > to ? 0 - ends : 0;
                 lowest = ~to > lowest ? ~to : lowest;
                 end = to + 1 > end ? to + 1 : end;
             });

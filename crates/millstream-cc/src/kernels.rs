@@ -1,5 +1,6 @@
 //! Hooking and pointer jumping \[G §5.1.4\] as kernels: the twins of `cc.cuh`.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -244,8 +245,8 @@ pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u3
         },
     );
 
-/// Tells about rows of arcs in three words that are 0 before: the sum of the
-/// fingerprints of all arcs less those of their reverses; the largest 32-bit number
+/// Tells about rows of arcs in three words that are 0 before: the sum of fingerprints of
+/// the ends of all arcs towards larger vertices less those towards smaller ones; the largest 32-bit number
 /// less the lowest target, or 0; the highest target and 1, or 0. The sums of all
 /// devices add up to 0 if every arc has its reverse, and with a probability of about
 /// 2^-64 if one has none.
@@ -260,8 +261,13 @@ pub(crate) static SURVEY: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u64>)
                 for row in block.range {
                     let from = first + row as u32;
                     for &to in &targets[offsets[row] as usize..offsets[row + 1] as usize] {
-                        sum = sum.wrapping_add(fingerprint(from, to));
-                        sum = sum.wrapping_sub(fingerprint(to, from));
+                        let fingerprint = fingerprint(from.min(to), from.max(to));
+                        sum = match from.cmp(&to) {
+                            Less => sum.wrapping_add(fingerprint),
+                            // Its own reverse.
+                            Equal => sum,
+                            Greater => sum.wrapping_sub(fingerprint),
+                        };
                         lowest = lowest.max(u32::MAX - to);
                         end = end.max(to + 1);
                     }

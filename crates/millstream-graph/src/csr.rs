@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use crate::Weights;
 use crate::build::{self, ArcSource, ArcWeight, Duplicates};
-use crate::pieces::InPieces;
+use crate::pieces::first_position;
 use crate::storage::Storage;
 
 /// Why arrays from memory are not a graph.
@@ -117,14 +115,17 @@ impl CsrGraph {
         if offsets.first() != Some(&0) {
             return Err(GraphError::Offsets { row: 0, arcs });
         }
-        if let Some(row) = offsets.par_windows(2).position_first(|pair| pair[0] > pair[1]) {
+        let starts = &offsets[..];
+        let falls = |row: usize| starts[row] > starts[row + 1];
+        if let Some(row) = first_position(vertices as usize, falls) {
             return Err(GraphError::Offsets { row: row as u64, arcs });
         }
         if offsets.last() != Some(&arcs) {
             return Err(GraphError::Offsets { row: vertices.saturating_sub(1), arcs });
         }
-        let is_fault = |&target: &u32| u64::from(target) >= vertices;
-        if let Some(arc) = targets.par_iter().in_pieces().position_first(is_fault) {
+        let ends = &targets[..];
+        let is_fault = |arc: usize| u64::from(ends[arc]) >= vertices;
+        if let Some(arc) = first_position(ends.len(), is_fault) {
             let (arc, vertex) = (arc as u64, targets[arc]);
             return Err(GraphError::VertexOutOfRange { arc, vertex, vertices });
         }
@@ -134,8 +135,7 @@ impl CsrGraph {
             return Err(GraphError::WeightCount { weights: weights.len() as u64, arcs });
         }
         if let Some(Weights::Real(weights)) = &weights
-            && let Some(arc) =
-                weights.par_iter().in_pieces().position_first(|weight| !weight.is_finite())
+            && let Some(arc) = first_position(weights.len(), |arc| !weights[arc].is_finite())
         {
             return Err(GraphError::WeightNotFinite { arc: arc as u64 });
         }

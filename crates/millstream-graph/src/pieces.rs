@@ -1,6 +1,6 @@
 //! Loops that all threads share, in pieces that are worth waking a thread for.
 
-use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, MinLen};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, MinLen, ParallelIterator};
 use rayon::range::Iter;
 
 use crate::CsrGraph;
@@ -29,6 +29,18 @@ pub trait InPieces: IndexedParallelIterator {
 
 impl<I: IndexedParallelIterator> InPieces for I {}
 
+/// The first of so many positions of which something is so, which is asked of up to all of them: of
+/// each piece at once, since threads that search by rayon's `position_first` ask each other after
+/// every item, which takes longer than a comparison.
+pub(crate) fn first_position(len: usize, is_so: impl Fn(usize) -> bool + Sync) -> Option<usize> {
+    const PIECE: usize = 1 << 12;
+    let positions = |piece: usize| piece * PIECE..len.min((piece + 1) * PIECE);
+    let pieces = (0..len.div_ceil(PIECE)).into_par_iter().with_min_len(LEAST / PIECE);
+    let has_one = |&piece: &usize| positions(piece).fold(false, |found, at| found | is_so(at));
+    let piece = pieces.find_first(has_one)?;
+    positions(piece).find(|&at| is_so(at))
+}
+
 /// The vertices of a graph, for a loop that looks at the arcs of each: in pieces that are as much work
 /// as those of [`InPieces`], where rows are of the mean length.
 ///
@@ -54,6 +66,17 @@ fn least_rows(vertices: usize, arcs: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_position_is_found_wherever_it_is() {
+        for len in [0, 1, 4095, 4096, 4097, 3 * LEAST + 5] {
+            assert_eq!(first_position(len, |_| false), None, "{len}");
+            for first in [0, 1, 4095, 4096, LEAST, 3 * LEAST + 4] {
+                let found = first_position(len, |at| at >= first);
+                assert_eq!(found, Some(first).filter(|&first| first < len), "{first} of {len}");
+            }
+        }
+    }
 
     #[test]
     fn longer_rows_are_in_smaller_pieces() {

@@ -98,7 +98,7 @@ fn arcs(graph: &CsrGraph) -> (u64, u64, bool) {
         let loops = targets.iter().filter(|&&target| target == vertex).count();
         targets.dedup();
         let duplicates = graph.neighbors(vertex).len() - targets.len();
-        let imbalance = targets.iter().map(|&target| imbalance(vertex, target, 0));
+        let imbalance = targets.iter().map(|&target| imbalance(vertex, target, None));
         (loops as u64, duplicates as u64, imbalance.fold(0, u64::wrapping_add))
     };
     let rows = rows_of(graph).map(row);

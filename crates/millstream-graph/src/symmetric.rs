@@ -1,5 +1,7 @@
 //! Symmetric graphs from edges that can be listed twice, and whether a graph is one.
 
+use std::cmp::Ordering;
+
 use rayon::prelude::*;
 
 use crate::build::{ArcSource, Duplicates, from_arcs};
@@ -69,7 +71,7 @@ impl CsrGraph {
     /// # Ok::<(), millstream_graph::GraphError>(())
     /// ```
     pub fn is_symmetric(&self) -> bool {
-        self.equals_reverse(|_| 0)
+        self.equals_reverse(|_| None)
     }
 
     /// Whether every arc comes with its reverse, of the same weight, as often. Compares
@@ -88,8 +90,8 @@ impl CsrGraph {
     pub fn is_symmetric_with_weights(&self) -> bool {
         match self.weights() {
             None => self.is_symmetric(),
-            Some(Weights::Integer(weights)) => self.equals_reverse(|arc| weights[arc]),
-            Some(Weights::Real(weights)) => self.equals_reverse(|arc| weights[arc].to_bits()),
+            Some(Weights::Integer(weights)) => self.equals_reverse(|arc| Some(weights[arc])),
+            Some(Weights::Real(weights)) => self.equals_reverse(|arc| Some(weights[arc].to_bits())),
         }
     }
 
@@ -105,7 +107,7 @@ impl CsrGraph {
         Ok(rows_of(self).find_first(differs))
     }
 
-    fn equals_reverse(&self, weight: impl Fn(usize) -> u32 + Sync) -> bool {
+    fn equals_reverse(&self, weight: impl Fn(usize) -> Option<u32> + Sync) -> bool {
         let difference = |vertex: u32| {
             let arc = |arc: usize| imbalance(vertex, self.targets()[arc], weight(arc));
             self.row(vertex).map(arc).fold(0, u64::wrapping_add)
@@ -127,12 +129,17 @@ fn same_row(one: &CsrGraph, other: &CsrGraph, vertex: u32) -> bool {
         }
 }
 
-/// The fingerprint of an arc less that of its reverse: over arcs that come with their
-/// reverses, as often, these sum up to 0.
-pub(crate) fn imbalance(from: u32, to: u32, weight: u32) -> u64 {
-    let ends = |one, other| u64::from(one) << 32 | u64::from(other);
-    let print = |one, other| hash(hash(ends(one, other)) ^ u64::from(weight));
-    print(from, to).wrapping_sub(print(to, from))
+/// A fingerprint of the two ends of an arc, and of its weight, to be added for one direction and
+/// subtracted for the other: over arcs that come with their reverses, as often, these sum up to 0.
+pub(crate) fn imbalance(from: u32, to: u32, weight: Option<u32>) -> u64 {
+    let ends = hash(u64::from(from.min(to)) << 32 | u64::from(from.max(to)));
+    let print = weight.map_or(ends, |weight| hash(ends ^ u64::from(weight)));
+    match from.cmp(&to) {
+        Ordering::Less => print,
+        // Its own reverse.
+        Ordering::Equal => 0,
+        Ordering::Greater => print.wrapping_neg(),
+    }
 }
 
 #[cfg(test)]

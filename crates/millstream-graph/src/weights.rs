@@ -1,9 +1,7 @@
 //! Weights of arcs, and which of them may be the length of something.
 
-use rayon::prelude::*;
-
 use crate::CsrGraph;
-use crate::pieces::InPieces;
+use crate::pieces::first_position;
 
 /// Arc weights, as the file or the generator gave them.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,8 +80,7 @@ impl CsrGraph {
     pub fn check_weights(&self) -> Result<(), BadWeight> {
         let Some(Weights::Real(weights)) = self.weights() else { return Ok(()) };
         let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;
-        let Some(arc) = weights.par_iter().in_pieces().position_first(|weight| !is_weight(weight))
-        else {
+        let Some(arc) = first_position(weights.len(), |arc| !is_weight(&weights[arc])) else {
             return Ok(());
         };
         let from = self.offsets().partition_point(|&row| row <= arc as u64) - 1;

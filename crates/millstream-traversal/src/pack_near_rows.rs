@@ -46,20 +46,27 @@ pub(crate) fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
                     true => bytemuck::cast::<R::Weight, u32>(weights[arc]),
                     false => 0,
                 };
-                let near = arcs.filter_map(|arc| Some((place_of(targets[arc])?, bits(arc))));
-                let (mut its_targets, mut its_weights): (Vec<u32>, Vec<u32>) = near.unzip();
-                if its_targets.len() > MOST {
-                    let arcs = its_targets.len() as u32;
-                    let begin = long_arcs[0].fetch_add(arcs, Ordering::Relaxed);
-                    store(&long_targets[begin as usize..], &its_targets);
-                    if R::WEIGHS {
-                        store(&long_weights[begin as usize..], &its_weights);
+                let near =
+                    arcs.filter_map(|arc| Some((place_of(targets[arc])?, bits(arc)))).enumerate();
+                let (mut its_targets, mut its_weights) = ([NONE; MOST], [0; MOST]);
+                let mut count = 0;
+                for (at, (target, weight)) in near.clone() {
+                    count = at as u32 + 1;
+                    if at < MOST {
+                        (its_targets[at], its_weights[at]) = (target, weight);
                     }
-                    its_targets = vec![IS_LONG, begin | SPECIAL, arcs | SPECIAL, IS_LONG];
-                    its_weights.clear();
                 }
-                its_targets.resize(MOST, NONE);
-                its_weights.resize(MOST, 0);
+                if count as usize > MOST {
+                    let begin = long_arcs[0].fetch_add(count, Ordering::Relaxed);
+                    for (at, (target, weight)) in near {
+                        long_targets[begin as usize + at].store(target, Ordering::Relaxed);
+                        if R::WEIGHS {
+                            long_weights[begin as usize + at].store(weight, Ordering::Relaxed);
+                        }
+                    }
+                    its_targets = [IS_LONG, begin | SPECIAL, count | SPECIAL, IS_LONG];
+                    its_weights = [0; MOST];
+                }
                 let begin = row_words::<R>() * (place as usize + row);
                 store(&rows[begin..], &its_targets);
                 if R::WEIGHS {

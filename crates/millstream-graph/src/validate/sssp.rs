@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 
-use crate::pieces::{InPieces, rows_of};
+use crate::pieces::{InPieces, first_position, rows_of};
 use crate::reference::{Distances, SsspError};
 use crate::{CsrGraph, Weights};
 
@@ -183,7 +183,7 @@ impl<'a, D: Distance> Paths<'a, D> {
         }
         graph.check_weights().map_err(SsspError::from)?;
         if let Some(vertex) =
-            distances.par_iter().in_pieces().position_first(|distance| !distance.is_valid())
+            first_position(distances.len(), |vertex| !distances[vertex].is_valid())
         {
             let (vertex, distance) = (vertex as u32, distances[vertex].into());
             return Err(SsspFault::NotADistance { vertex, distance });
