@@ -243,21 +243,25 @@ impl CsrGraph {
     }
 
     /// Number of vertices.
+    #[inline]
     pub fn vertices(&self) -> u32 {
         (self.offsets.len() - 1) as u32
     }
 
     /// Number of arcs stored.
+    #[inline]
     pub fn arcs(&self) -> u64 {
         self.targets.len() as u64
     }
 
     /// Row index: `offsets()[v]..offsets()[v + 1]` are the arcs that leave `v`.
+    #[inline]
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
     }
 
     /// Targets of all arcs, row by row.
+    #[inline]
     pub fn targets(&self) -> &[u32] {
         &self.targets
     }
@@ -281,6 +285,7 @@ impl CsrGraph {
     ///
     /// # Panics
     /// If `vertex` is out of range.
+    #[inline]
     pub fn degree(&self, vertex: u32) -> u64 {
         self.offsets[vertex as usize + 1] - self.offsets[vertex as usize]
     }
@@ -289,6 +294,7 @@ impl CsrGraph {
     ///
     /// # Panics
     /// If `vertex` is out of range.
+    #[inline]
     pub fn neighbors(&self, vertex: u32) -> &[u32] {
         &self.targets[self.row(vertex)]
     }
@@ -297,6 +303,7 @@ impl CsrGraph {
     ///
     /// # Panics
     /// If `vertex` is out of range.
+    #[inline]
     pub fn row(&self, vertex: u32) -> std::ops::Range<usize> {
         self.offsets[vertex as usize] as usize..self.offsets[vertex as usize + 1] as usize
     }

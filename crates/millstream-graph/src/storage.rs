@@ -1,18 +1,26 @@
 //! Arrays that are owned, or lie in a mapped file.
 
+use std::any::Any;
+use std::fmt;
 use std::ops::{Deref, Range};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bytemuck::{AnyBitPattern, PodCastError};
 use memmap2::Mmap;
 
 /// An array behind a slice; clones share it.
-#[derive(Clone, Debug)]
-pub(crate) enum Storage<T> {
-    Owned(Arc<Vec<T>>),
-    /// Bytes of the file that hold the array; only [`Storage::mapped`] makes it.
-    Mapped(Arc<Mmap>, Range<usize>),
+pub(crate) struct Storage<T> {
+    /// Of the owner's, found once: loops ask for it with each row.
+    items: NonNull<[T]>,
+    /// A vector or the file, which nobody changes.
+    owner: Arc<dyn Any + Send + Sync>,
 }
+
+// SAFETY: it is a shared slice, and its owner may be dropped by any thread.
+unsafe impl<T: Sync> Send for Storage<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Storage<T> {}
 
 impl<T: AnyBitPattern> Storage<T> {
     /// The array in these bytes of the file.
@@ -23,36 +31,64 @@ impl<T: AnyBitPattern> Storage<T> {
     /// # Panics
     /// If the bytes are not in the file.
     pub(crate) fn mapped(map: &Arc<Mmap>, bytes: Range<usize>) -> Result<Self, PodCastError> {
-        bytemuck::try_cast_slice::<u8, T>(&map[bytes.clone()])?;
-        Ok(Storage::Mapped(Arc::clone(map), bytes))
+        let items = bytemuck::try_cast_slice::<u8, T>(&map[bytes])?;
+        Ok(Storage { items: NonNull::from(items), owner: Arc::<Mmap>::clone(map) })
     }
 }
 
-impl<T> From<Vec<T>> for Storage<T> {
+impl<T: Send + Sync + 'static> From<Vec<T>> for Storage<T> {
     fn from(array: Vec<T>) -> Storage<T> {
-        Storage::Owned(Arc::new(array))
+        let owner = Arc::new(array);
+        Storage { items: NonNull::from(&owner[..]), owner }
     }
 }
 
-impl<T: AnyBitPattern> AsRef<[T]> for Storage<T> {
+impl<T> Clone for Storage<T> {
+    fn clone(&self) -> Storage<T> {
+        Storage { items: self.items, owner: Arc::clone(&self.owner) }
+    }
+}
+
+impl<T> AsRef<[T]> for Storage<T> {
     fn as_ref(&self) -> &[T] {
         self
     }
 }
 
-impl<T: AnyBitPattern> Deref for Storage<T> {
+impl<T> Deref for Storage<T> {
     type Target = [T];
 
+    #[inline]
     fn deref(&self) -> &[T] {
-        match self {
-            Storage::Owned(array) => array,
-            Storage::Mapped(map, bytes) => bytemuck::cast_slice(&map[bytes.clone()]),
-        }
+        // SAFETY: the owner is kept, and neither a vector behind a shared pointer nor the map of
+        // a file that is only read moves or changes its items.
+        unsafe { self.items.as_ref() }
     }
 }
 
-impl<T: AnyBitPattern + PartialEq> PartialEq for Storage<T> {
+impl<T: fmt::Debug> fmt::Debug for Storage<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, formatter)
+    }
+}
+
+impl<T: PartialEq> PartialEq for Storage<T> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_outlive_each_other() {
+        let storage = Storage::from(vec![1, 2, 3]);
+        let other = storage.clone();
+        assert_eq!(storage, other);
+        drop(storage);
+        let read = std::thread::spawn(move || other.to_vec());
+        assert_eq!(read.join().unwrap(), [1, 2, 3]);
     }
 }

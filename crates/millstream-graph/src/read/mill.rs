@@ -68,7 +68,7 @@ fn check_sections(content: &[u8], header: &Header) -> Result<[Range<usize>; 4], 
 }
 
 /// The array of a section, mapped if it can be.
-fn storage<T: AnyBitPattern>(
+fn storage<T: AnyBitPattern + Send + Sync>(
     content: &Content,
     section: Range<usize>,
     copy: impl FnOnce(&[u8]) -> Vec<T>,
