@@ -1,6 +1,5 @@
 //! Hooking and pointer jumping \[G §5.1.4\] as kernels: the twins of `cc.cuh`.
 
-use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -262,12 +261,9 @@ pub(crate) static SURVEY: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u64>)
                     let from = first + row as u32;
                     for &to in &targets[offsets[row] as usize..offsets[row + 1] as usize] {
                         let fingerprint = fingerprint(from.min(to), from.max(to));
-                        sum = match from.cmp(&to) {
-                            Less => sum.wrapping_add(fingerprint),
-                            // Its own reverse.
-                            Equal => sum,
-                            Greater => sum.wrapping_sub(fingerprint),
-                        };
+                        // 0 if it is its own reverse. By a product, since a branch would be guessed.
+                        let direction = to.cmp(&from) as i64 as u64;
+                        sum = sum.wrapping_add(fingerprint.wrapping_mul(direction));
                         lowest = lowest.max(u32::MAX - to);
                         end = end.max(to + 1);
                     }
