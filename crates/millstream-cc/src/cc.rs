@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use millstream_flow::{Context, Error as FlowError, Gang};
+use millstream_flow::{Context, Error as FlowError};
 use millstream_graph::{CsrGraph, Partition, partition, source};
-use millstream_traversal::internals::{PATIENCE, check_partition, check_rows};
+use millstream_traversal::internals::{PATIENCE, can_meet, check_partition, check_rows};
 use millstream_traversal::{DegreeOrder, DistributedGraph, Layout};
 use rayon::prelude::*;
 
@@ -16,7 +16,7 @@ use crate::hubs::Hubs;
 use crate::kernels::Edge;
 use crate::search::Search;
 use crate::solver::{Arcs, Resident};
-use crate::spread::{MOST_DEVICES, Spread};
+use crate::spread::Spread;
 use crate::statistics::CcStatistics;
 use crate::survey::Survey;
 use crate::{Method, Result, host_search};
@@ -191,7 +191,7 @@ impl Cc {
         let mut survey = Survey::of(&graph).await?;
         let method = Method::of(survey.is_symmetric, graph.vertices(), whole.arcs());
         if method == Method::OutsideHub {
-            // Most do, and each has the hub's tree, and hooks what any other tells of.
+            // Most do; and each of a gang has the hub's tree, and hooks what any other tells of.
             survey.name_all(graph.vertices());
         }
         let hubs = match method == Method::OutsideHub && is_gang(context) {
@@ -292,20 +292,12 @@ impl Cc {
 /// # Ok::<(), millstream_flow::Error>(())
 /// ```
 pub fn sends_packets(context: &Context) -> bool {
-    !is_gang(context) && !are_peers(context)
+    !can_meet(context)
 }
 
 /// Whether these are GPUs that merge their trees as a gang.
 fn is_gang(context: &Context) -> bool {
-    context.kernels_push() && Gang::can_meet(context)
-}
-
-/// Whether these are host devices that reach each other's memory.
-fn are_peers(context: &Context) -> bool {
-    context.kernels_push()
-        && context.topology().all_peers()
-        && context.devices().len() <= MOST_DEVICES
-        && !context.any_gpu()
+    can_meet(context) && context.any_gpu()
 }
 
 /// Labels by original id from roots by new id.

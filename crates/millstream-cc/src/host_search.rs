@@ -13,7 +13,7 @@ use millstream_traversal::internals::{TwinMeetings, streams};
 
 use crate::cc::CcResult;
 use crate::hooking::{are_together, hook};
-use crate::kernels::{ARCS, for_each_row, visit_rows};
+use crate::kernels::{ARCS, Rows, for_each_row, visit_rows};
 use crate::members::{Members, label};
 use crate::search::{gathered, links_of_pairs};
 use crate::solver::Resident;
@@ -150,8 +150,10 @@ impl Twin<'_> {
             let arcs = offsets[row] as usize..offsets[row + 1] as usize;
             targets[arcs].iter().for_each(|&target| self.members.add(target));
         }
+        let (rows, is_hooked) = (Rows { offsets, targets, first }, self.method == Method::EveryArc);
         self.for_each_own(|vertex| {
-            self.parents[vertex as usize].store(vertex, Ordering::Relaxed);
+            let parent = if is_hooked { rows.first_parent(vertex) } else { vertex };
+            self.parents[vertex as usize].store(parent, Ordering::Relaxed);
         })
     }
 

@@ -168,10 +168,10 @@ type HookRows =
     (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<u32>, Value<u32>, Shared<u64>);
 
 /// What kernels see of rows.
-struct Rows<'a> {
-    offsets: &'a [u64],
-    targets: &'a [u32],
-    first: u32,
+pub(crate) struct Rows<'a> {
+    pub(crate) offsets: &'a [u64],
+    pub(crate) targets: &'a [u32],
+    pub(crate) first: u32,
 }
 
 impl<'a> Rows<'a> {
@@ -184,7 +184,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The parent that a vertex has at first.
-    fn first_parent(&self, vertex: u32) -> u32 {
+    pub(crate) fn first_parent(&self, vertex: u32) -> u32 {
         let first = self.of(vertex).first().copied();
         first.filter(|&target| target < vertex).unwrap_or(vertex)
     }

@@ -1,5 +1,5 @@
-// Devices that reach each other's memory merge their trees; the twin of `merging.rs`,
-// whose README has the protocol.
+// GPUs that reach each other's memory merge their trees: see README.md. The model has the same in Rust,
+// `tests/models/tests/hooking/merging.rs`.
 
 namespace millstream {
 

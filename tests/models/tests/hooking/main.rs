@@ -1,5 +1,5 @@
-//! Trees of vertices hooked together by several threads, and merged by several devices:
-//! the production files under every interleaving.
+//! Trees of vertices hooked together by several threads, in one forest: the production files under
+//! every interleaving. And merged by several GPUs, as `merge.cuh` does.
 
 #![allow(clippy::unwrap_used)]
 
@@ -174,6 +174,38 @@ fn devices_that_tell_as_they_hook_label_alike() {
 #[test]
 fn members_without_their_hub_have_labels_of_their_own() {
     fails_with(Fault::MembersAlone as usize, merged(false));
+    fails_with(Fault::MembersAlone as usize, in_one_forest);
+}
+
+/// Two host devices: 1, 4 and 5 are members of the hub 4's tree. Its owner hooks it with the smallest,
+/// and the other one 3 with it, whose arc leads to a member; then both label.
+fn in_one_forest() {
+    const HUB: u32 = 4;
+    let parents = Arc::new([0, 1, 2, 3, 4, 5].map(AtomicU32::new));
+    let words = Arc::new([AtomicU32::new(0)]);
+    [1, 4, 5].into_iter().for_each(|vertex| Members(&words[..]).add(vertex));
+    let beside = {
+        let parents = Arc::clone(&parents);
+        thread::spawn(move || hook(&parents[..], 3, HUB))
+    };
+    hook(&parents[..], Members(&words[..]).smallest().unwrap(), HUB);
+    beside.join().unwrap();
+    let name = |words: &[AtomicU32], parents: &[AtomicU32], vertices: [u32; 3]| {
+        vertices.into_iter().for_each(|vertex| label(&Members(words), parents, vertex, HUB));
+    };
+    let beside = {
+        let (words, parents) = (Arc::clone(&words), Arc::clone(&parents));
+        thread::spawn(move || name(&words[..], &parents[..], [3, 4, 5]))
+    };
+    name(&words[..], &parents[..], [0, 1, 2]);
+    beside.join().unwrap();
+    let labels = parents.each_ref().map(|parent| parent.load(Ordering::Relaxed));
+    assert_eq!(labels, [0, 1, 2, 1, 1, 1]);
+}
+
+#[test]
+fn host_devices_label_in_one_forest() {
+    holds(in_one_forest);
 }
 
 /// Edges 1-2, 2-3 and 0-3, with reverses. A sample has joined 1 (the hub) with 2 and

@@ -1,7 +1,7 @@
 //! Every algorithm on the devices that `MILLSTREAM_TEST_DEVICES` names
 //! (`cuda:0x4`, `cuda:0-3`, `cuda:0,host:1`); on four host devices without it.
 
-use millstream::cc::CcOptions;
+use millstream::cc::{CcOptions, sends_packets};
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Weights, partition, reference, source};
@@ -9,7 +9,7 @@ use millstream::pagerank::{Algorithm, PageRank, PageRankOptions, Precision};
 use millstream::sssp::{Delta, SsspOptions};
 use millstream::worklist::Routing;
 
-use super::scaled;
+use super::{Needs, scaled, skip};
 use crate::{awkward, cc, pagerank, sssp};
 
 fn context() -> Context {
@@ -185,6 +185,22 @@ fn components_of_awkward_graphs() {
             let streamed = cc::run_streamed(&context, &graph, options).unwrap();
             cc::check(&format!("{name}, streamed"), &graph, &options, &streamed);
         }
+    }
+}
+
+#[test]
+fn components_of_awkward_graphs_merge_few_pairs() {
+    let context = context();
+    let devices = context.devices().len() as u64;
+    match (sends_packets(&context), context.all_gpus()) {
+        _ if devices == 1 => skip(Needs::Several, "a device alone merges nothing"),
+        // The last device tells all others of a vertex that one of them has, too.
+        (false, true) => cc::check_merged_pairs(&context, devices - 1),
+        // One forest.
+        (false, false) => cc::check_merged_pairs(&context, 0),
+        // The last one sends two vertices that are no roots to the device above it.
+        (true, _) if devices == 2 => cc::check_merged_pairs(&context, 2),
+        (true, _) => skip(Needs::Peers, "how many pairs go up a tree depends on its shape"),
     }
 }
 
