@@ -348,8 +348,8 @@ impl Bfs {
     /// use millstream_graph::CsrGraph;
     ///
     /// let context = Context::builder().devices(Devices::host(2)).build()?;
-    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
-    /// let bfs = context.block_on(Bfs::new(&context, &path))??;
+    /// let star = CsrGraph::from_edges(6, &[(0, 1), (0, 2), (0, 3), (0, 4), (0, 5)])?;
+    /// let bfs = context.block_on(Bfs::new(&context, &star))??;
     /// assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
     /// assert_eq!(bfs.algorithm().to_string(), "level-synchronous");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -237,14 +237,15 @@ impl<T: Item> Sender<T> {
 
     /// Sends host data as one message with `metadata` for the routing policy, without waiting: it
     /// queues as much as it is given. Who sends a lot awaits [`Sender::flushed`] now and then, as
-    /// [`Sender::send_all`] does each time. A message of no items reaches nobody.
+    /// [`Sender::send_all`] does each time. A message of no items reaches nobody. The first one of
+    /// more than 64 KiB pins memory for GPUs before it goes, as is said there: milliseconds for each 16 MiB.
     ///
     /// # Errors
     /// The graph's first cause.
     pub fn send_data(&mut self, data: impl Into<HostData<T>>, metadata: u64) -> Result<()> {
         let data = data.into();
         let items = data.len();
-        self.shared.prepare_for_host_data(items);
+        self.shared.prepare_for_host_data(items)?;
         let payload = Payload::Host(data);
         let parcel = Parcel { payload, packet: None, metadata, ready: None, completion: None };
         self.shared.send(parcel, Some(items)).map(drop)

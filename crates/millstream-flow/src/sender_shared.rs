@@ -89,13 +89,15 @@ impl<T: Item> SenderShared<T> {
         }
     }
 
-    /// Gets ready for so many items of the program's memory.
-    pub(crate) fn prepare_for_host_data(&self, items: usize) {
+    /// Gets ready for so many items of the program's memory, if anything can be sent.
+    pub(crate) fn prepare_for_host_data(&self, items: usize) -> Result<()> {
+        self.check()?;
         // The driver takes what is small at once.
         if items * size_of::<T>() > SMALL_BYTES {
             let destinations = self.router.destinations(&self.source);
             destinations.iter().for_each(|port| port.prepare_for_host_data());
         }
+        Ok(())
     }
 
     /// Sends a message of so many items; of as many as are counted later if it has none yet.

@@ -34,7 +34,7 @@ impl<T: Item> Staging<T> {
 }
 
 /// The staging buffers of one destination: as many as packets were under way at
-/// once, at most one for each of its packet buffers.
+/// once, at most one for each of its packet buffers, and as many for the program's memory.
 pub(crate) struct StagingPool<T: Item> {
     host: Device,
     device: Device,

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ pub(crate) struct Storage<T> {
     /// Of the owner's, found once: loops ask for it with each row.
     items: NonNull<[T]>,
     /// A vector or the file, which nobody changes.
-    owner: Arc<dyn Any + Send + Sync>,
+    owner: Arc<dyn Any + Send + Sync + UnwindSafe + RefUnwindSafe>,
 }
 
 // SAFETY: it is a shared slice, and its owner may be dropped by any thread.
@@ -36,7 +37,7 @@ impl<T: AnyBitPattern> Storage<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> From<Vec<T>> for Storage<T> {
+impl<T: AnyBitPattern + Send + Sync + UnwindSafe + RefUnwindSafe> From<Vec<T>> for Storage<T> {
     fn from(array: Vec<T>) -> Storage<T> {
         let owner = Arc::new(array);
         Storage { items: NonNull::from(&owner[..]), owner }

@@ -15,9 +15,9 @@ const THIN: usize = 512;
 /// Levels are many from here on: a whole neighbourhood of thin ones has more.
 const MANY: usize = NEIGHBOURHOOD / THIN;
 
-/// Vertices of a level on average, less than which are nothing beside a meeting of host devices:
-/// on four, a road map in scattered parts, of a hundred and more, takes seven times as long
-/// asynchronously, and a chain a tenth.
+/// Vertices of a level on average, less than which are nothing beside a meeting of host devices, where
+/// rows are not packed: on four, a road map in scattered parts, of a hundred and more, took seven times
+/// as long asynchronously, and a chain a tenth.
 const CHAIN: usize = 32;
 
 /// The largest neighbourhood of a few vertices of a graph.

@@ -38,7 +38,7 @@ pub struct Halos {
 }
 
 impl Halos {
-    /// Of a graph in one part.
+    /// Of a graph in one part, or in one memory.
     pub fn of_one() -> Halos {
         Halos { depth: u32::MAX, of: vec![Vec::new()] }
     }

@@ -19,7 +19,7 @@ use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
 use crate::owners::Owners;
 use crate::relaxation::CudaRule;
 use crate::run::Outcome;
-use crate::twin_meetings::{TwinMeetings, streams};
+use crate::twin_meetings::TwinMeetings;
 use crate::value::{UNREACHED, Value};
 
 /// Lists that a block goes through by itself. With more of them threads wait less for each other, and
@@ -98,7 +98,7 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
     found.near.sort_unstable();
     found.near.dedup();
     let piles = Arc::new(Mutex::new(Piles { found, threshold: search.first_end() }));
-    let meetings = TwinMeetings::of(context, first.len(), Nearest::None);
+    let meetings = TwinMeetings::of(context, 1, Nearest::None);
     let kernel: Kernel<Signature<V>> = {
         let (piles, meetings) = (Arc::clone(&piles), Arc::clone(&meetings));
         let (limit, delta) = (search.limit, search.delta);
@@ -121,8 +121,9 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
         let arguments = (&rows.rows, &rows.long_targets, &rows.long_weights, &values[0]);
         kernel.launch(stream, 1, arguments)
     };
+    let stream = first[0].stream()?;
     let start = Instant::now();
-    meetings.run(&streams(context)?[..first.len()], launch).await?;
+    meetings.run(&[stream], launch).await?;
     let run_time = start.elapsed();
     let visited = piles.lock().found.visited;
     let work = visited.map(|visited| GangWork { visited, ..GangWork::default() });

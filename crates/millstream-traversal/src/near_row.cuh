@@ -1,5 +1,5 @@
 // Rows of a graph with few arcs a vertex, packed into 32 bytes each: one access brings targets and
-// weights. Without weights (`MILLSTREAM_ROW_WEIGHS` is 0) 16 do. The twin is `near_rows.rs`.
+// weights. Without weights (`MILLSTREAM_ROW_WEIGHS` is 0) 16 do. The twin is `pack_near_rows.rs`.
 //
 // Vertices are given by their *places* on a device: those that it owns come first, in
 // ascending order, then those of its halo.

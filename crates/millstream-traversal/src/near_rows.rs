@@ -90,8 +90,8 @@ impl NearRows {
 
     /// Packs the rows of `graph`, whose weights are those of the rule, on the devices that have it as
     /// `distributed`. Or why not: the graph does not [suit](NearRows::suit) or they [cannot
-    /// meet](can_meet); or there are several GPUs, and it is not symmetric or parts have too many
-    /// neighbours for [`Halos`].
+    /// meet](can_meet); or a device would have 2^31 vertices or more; or there are several GPUs, and it
+    /// is not symmetric or parts have too many neighbours for [`Halos`].
     ///
     /// # Errors
     /// No memory on a device.
@@ -135,8 +135,10 @@ impl NearRows {
             // Arcs of long rows are fewer than vertices: these rows are few, and none is very long.
             halos.of.iter().enumerate().map(near).all(|near| near < SPECIAL as usize)
         };
-        let Some(halos) = halos.filter(are_places) else {
-            return Ok(Err(Unsuitable::Parts));
+        let halos = match halos {
+            None => return Ok(Err(Unsuitable::Parts)),
+            Some(halos) if !are_places(&halos) => return Ok(Err(Unsuitable::Vertices)),
+            Some(halos) => halos,
         };
         let mut devices = Vec::new();
         for place in 0..halos.of.len() {
@@ -329,7 +331,7 @@ mod tests {
     /// A row: a vertex, and targets and weights of its arcs, in ascending order.
     type Row = (u32, Vec<(u32, u32)>);
 
-    /// What each device's packed rows say, by the ids of their vertices in the partition.
+    /// What each device's packed rows say, without halos those of the first, by the ids of their vertices in the partition.
     fn rows_of(graph: &CsrGraph, partition: Partition, have_halos: bool) -> Vec<Vec<Row>> {
         let devices = Devices::host(partition.parts());
         let context = Context::builder().devices(devices).build().unwrap();
@@ -386,10 +388,31 @@ mod tests {
         let expected =
             (0..7).map(|from| (from, (0..from).map(|to| (to, 10 * from + to)).collect()));
         let expected: Vec<_> = expected.collect();
-        // All rows of several parts, too.
-        for parts in 1..4 {
-            let partition = partition::contiguous_blocks(&graph, parts);
-            assert_eq!(rows_of(&graph, partition, false), [&expected[..]], "{parts}");
+        let one = partition::contiguous_blocks(&graph, 1);
+        assert_eq!(rows_of(&graph, one, false), [expected]);
+    }
+
+    #[test]
+    fn rows_of_several_parts_are_together() {
+        // Long ones in several parts, and parts without vertices.
+        let arcs = (0..40u32).flat_map(|from| {
+            (0..from % 8).map(move |by| (from, (7 * from + by) % 40, 10 * from + by))
+        });
+        let graph = CsrGraph::from_weighted_edges(40, &arcs.collect::<Vec<_>>()).unwrap();
+        let Some(Weights::Integer(weights)) = graph.weights() else { panic!("integers") };
+        for ends in [[1, 2], [0, 2], [0, 1], [2, 3]] {
+            let parts: Vec<u32> =
+                (0..40).map(|vertex| ends[usize::from(vertex % 3 == 0)]).collect();
+            let partition = Partition::from_parts(4, &parts).unwrap();
+            let row = |new: u32| {
+                let row = graph.row(partition.to_original(new));
+                let arc = |arc: usize| (partition.to_new(graph.targets()[arc]), weights[arc]);
+                let mut arcs: Vec<_> = row.map(arc).collect();
+                arcs.sort_unstable();
+                (new, arcs)
+            };
+            let expected: Vec<_> = (0..40).map(row).collect();
+            assert_eq!(rows_of(&graph, partition.clone(), false), [expected], "{ends:?}");
         }
     }
 

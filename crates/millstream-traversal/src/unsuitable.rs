@@ -33,4 +33,8 @@ pub enum Unsuitable {
     /// The parts of several GPUs are scattered, or small.
     #[error("the parts of the GPUs have too many neighbours in other parts")]
     Parts,
+    /// Vertices on a device, which has those of all where devices have one memory, are too many to be
+    /// named by 31 bits.
+    #[error("a device would have 2,147,483,648 vertices or more")]
+    Vertices,
 }

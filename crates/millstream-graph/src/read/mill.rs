@@ -1,6 +1,7 @@
 //! Reads `.mill` files, see [`crate::mill`] for their layout.
 
 use std::ops::Range;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use bytemuck::AnyBitPattern;
@@ -68,7 +69,7 @@ fn check_sections(content: &[u8], header: &Header) -> Result<[Range<usize>; 4], 
 }
 
 /// The array of a section, mapped if it can be.
-fn storage<T: AnyBitPattern + Send + Sync>(
+fn storage<T: AnyBitPattern + Send + Sync + UnwindSafe + RefUnwindSafe>(
     content: &Content,
     section: Range<usize>,
     copy: impl FnOnce(&[u8]) -> Vec<T>,

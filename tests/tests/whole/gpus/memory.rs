@@ -77,8 +77,14 @@ fn what_nobody_uses_is_given_back() {
 /// Else a link that pins memory in its run could wait for a kernel that waits for its packet.
 #[test]
 fn pinning_waits_for_no_kernel() {
-    let [set, _] = sets();
-    for device in set.devices() {
+    let count = sets()[0].devices().len();
+    for place in 0..count {
+        // A context of its own, which has not pinned anything yet.
+        let [set, _] = sets();
+        let device = &set.devices()[place];
+        if !is_gpu(device) {
+            continue;
+        }
         TELLS_EARLY.prepare(device, 1).unwrap();
         let stream = device.stream().unwrap();
         let stop = set.host().shared::<u32>(1).unwrap();
@@ -94,7 +100,7 @@ fn pinning_waits_for_no_kernel() {
         stop.store(0, 1).unwrap();
         pins.join().unwrap().unwrap();
         pinned.unwrap_or_else(|_| panic!("{device}: pinning waits for a kernel")).unwrap();
-        assert!(!is_over || !is_gpu(device), "{device}: nothing was waited for");
+        assert!(!is_over, "{device}: nothing was waited for");
         stream.record().unwrap().synchronize().unwrap();
     }
 }
