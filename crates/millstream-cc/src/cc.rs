@@ -278,8 +278,8 @@ impl Cc {
 
 /// Whether the devices of a context, which have the rows of a graph, send packets over links to find
 /// its components. They do not where they merge their trees in each other's memory, as GPUs with NVLink
-/// between all do, or have one forest, as up to 16 host devices do, unless another [way](Context::transfer) than pushing is
-/// asked for.
+/// between all do, or have one forest, as up to 16 host devices do that reach each other's memory with
+/// atomics, unless another [way](Context::transfer) than pushing is asked for.
 ///
 /// ```
 /// use millstream_cc::sends_packets;

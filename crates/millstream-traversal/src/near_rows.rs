@@ -205,12 +205,15 @@ impl DeviceRows {
         let packed = (&rows, &long_targets, &long_weights, &long_arcs);
         let kernel = pack_kernel::<R>();
         let settings = PackSettings { first: own.start, end: own.end, place: 0, padding: 0 };
+        let stream = device.stream()?;
+        let halo_ids = stream.uploaded(halo.clone())?;
+        // All streams come after it.
+        stream.completed()?.await?;
         let mut completions = Vec::new();
         for place in parts {
             // Who has a part packs it.
             let device = &distributed.context().devices()[place];
             let stream = device.stream()?;
-            let halo_ids = stream.uploaded(halo.clone())?;
             let Part { offsets, targets, .. } = &distributed.parts()[place];
             let weights = weights::<R>(device, &distributed.parts()[place])?;
             let part = partition.range(place);
@@ -219,8 +222,6 @@ impl DeviceRows {
             kernel.launch(&stream, part.len(), arguments)?;
             completions.push(stream.completed()?);
         }
-        let stream = device.stream()?;
-        let halo_ids = stream.uploaded(halo.clone())?;
         let (offsets, targets, weights) = rows_of_halo::<R>(graph, partition, halo);
         let (offsets, targets) = (stream.uploaded(offsets)?, stream.uploaded(targets)?);
         let weights = stream.uploaded(weights)?;
