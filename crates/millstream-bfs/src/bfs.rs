@@ -307,7 +307,10 @@ impl Bfs {
         let near = match options.layouts && algorithm != Algorithm::Asynchronous {
             false => Err(Unsuitable::Upload),
             true if !depth.is_thin() => Err(Unsuitable::Levels),
-            true => NearRows::new::<Levels>(graph, &distributed).await?,
+            true => {
+                let is_needed = algorithm == Algorithm::NearFar;
+                NearRows::new::<Levels>(graph, &distributed, is_needed).await?
+            }
         };
         let has_hubs = options.layouts && are_gpus && near.is_err();
         let hubs = match incoming.of(&distributed).filter(|_| has_hubs) {

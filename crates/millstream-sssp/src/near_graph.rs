@@ -42,12 +42,13 @@ impl NearGraph {
         is_real: bool,
         algorithm: Algorithm,
     ) -> Result<Result<NearRows, Unsuitable>> {
+        let is_needed = algorithm == Algorithm::NearFar;
         let rows = match (algorithm, is_real) {
             (Algorithm::Asynchronous | Algorithm::Stepping, _) => Err(Unsuitable::Upload),
-            (_, false) => NearRows::new::<IntegerDistances>(graph, distributed).await?,
-            (_, true) => NearRows::new::<RealDistances>(graph, distributed).await?,
+            (_, false) => NearRows::new::<IntegerDistances>(graph, distributed, is_needed).await?,
+            (_, true) => NearRows::new::<RealDistances>(graph, distributed, is_needed).await?,
         };
-        let is_worth_it = |rows: &NearRows| algorithm == Algorithm::NearFar || rows.meet_seldom();
+        let is_worth_it = |rows: &NearRows| is_needed || rows.meet_seldom();
         Ok(rows.and_then(|rows| if is_worth_it(&rows) { Ok(rows) } else { Err(Unsuitable::Parts) }))
     }
 

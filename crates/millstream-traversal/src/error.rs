@@ -78,6 +78,16 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether a device has no room for what was to be there.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        use millstream_device::Error::OutOfMemory;
+        use millstream_flow::Error::Device;
+        use millstream_worklist::Error::Flow;
+        matches!(self, Error::Worklist(Flow(Device(OutOfMemory { .. }))))
+    }
+}
+
 impl From<millstream_device::Error> for Error {
     fn from(error: millstream_device::Error) -> Error {
         Error::Worklist(error.into())

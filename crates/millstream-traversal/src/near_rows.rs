@@ -91,10 +91,11 @@ impl NearRows {
     /// Packs the rows of `graph`, whose weights are those of the rule, on the devices that have it as
     /// `distributed`. Or why not: the graph does not [suit](NearRows::suit) or they [cannot
     /// meet](can_meet); or a device would have 2^31 vertices or more; or there are several GPUs, and it
-    /// is not symmetric or parts have too many neighbours for [`Halos`].
+    /// is not symmetric or parts have too many neighbours for [`Halos`]; or, unless they are
+    /// `needed`, since no other way is asked for, a device has no room.
     ///
     /// # Errors
-    /// No memory on a device.
+    /// A device failed, or has no room for rows that are `needed`.
     ///
     /// # Cancel safety
     /// Cancel safe: what was packed is dropped.
@@ -104,14 +105,18 @@ impl NearRows {
     pub async fn new<R: CudaRule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
+        needed: bool,
     ) -> Result<Result<NearRows, Unsuitable>> {
-        match can_meet(distributed.context()) {
-            false => Ok(Err(Unsuitable::Devices)),
-            true if !NearRows::suit(graph) => Ok(Err(Unsuitable::Degrees)),
-            true => {
-                let have_halos = distributed.context().all_gpus() && distributed.parts().len() > 1;
-                NearRows::packed::<R>(graph, distributed, have_halos).await
-            }
+        if !can_meet(distributed.context()) {
+            return Ok(Err(Unsuitable::Devices));
+        }
+        if !NearRows::suit(graph) {
+            return Ok(Err(Unsuitable::Degrees));
+        }
+        let have_halos = distributed.context().all_gpus() && distributed.parts().len() > 1;
+        match NearRows::packed::<R>(graph, distributed, have_halos).await {
+            Err(error) if error.is_out_of_memory() && !needed => Ok(Err(Unsuitable::Memory)),
+            packed => packed,
         }
     }
 

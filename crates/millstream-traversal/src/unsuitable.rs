@@ -37,4 +37,8 @@ pub enum Unsuitable {
     /// named by 31 bits.
     #[error("a device would have 2,147,483,648 vertices or more")]
     Vertices,
+    /// A device has room for the graph, but not for its rows once more: of host devices the first
+    /// one has those of all.
+    #[error("there is no room for packed rows on a device")]
+    Memory,
 }

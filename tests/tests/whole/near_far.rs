@@ -5,7 +5,7 @@ use millstream::bfs::{self, Bfs, BfsOptions};
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, Weights, partition, source};
-use millstream::sssp::{Algorithm, Delta, Error, SsspOptions, SsspResult};
+use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions, SsspResult};
 use millstream::traversal::Unsuitable;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -150,6 +150,33 @@ fn a_road_map_of_wide_lists() {
             let result = run(&context, graph, parts, options, &[from]).unwrap();
             sssp::check(&format!("{delta:?} on {devices}"), graph, &[from], &result);
         }
+    }
+}
+
+/// The first host device has packed rows of all: where it has no room for them, which is no error
+/// unless they are asked for, another way is left.
+#[test]
+fn where_packed_rows_have_no_room_searches_go_another_way() {
+    let graph = road(600, 600, 100);
+    let from = source::center(&graph).unwrap();
+    let search = |budget, algorithm| {
+        let builder = Context::builder().devices(Devices::host(8)).memory_budget(budget);
+        let context = builder.build().unwrap();
+        let mut options = SsspOptions::default();
+        options.algorithm = algorithm;
+        let parts = partition::edge_balanced_blocks(&graph, 8);
+        let sssp = Sssp::with_partition(&context, &graph, parts, options);
+        let sssp = context.block_on(sssp).unwrap()?;
+        Ok::<_, Error>((context.block_on(sssp.run(&[from])).unwrap()?, sssp.layouts().len()))
+    };
+    // Rows take 11.52 MB.
+    let [little, much] = [11_000_000, 40_000_000];
+    let failed = search(little, Algorithm::NearFar).map(drop).unwrap_err().to_string();
+    assert!(failed.contains("11520000 bytes requested"), "{failed}");
+    for (budget, layouts) in [(little, 0), (much, 1)] {
+        let (result, its) = search(budget, Algorithm::Auto).unwrap();
+        assert_eq!(its, layouts, "{budget}");
+        sssp::check(&format!("{budget} bytes"), &graph, &[from], &result);
     }
 }
 

@@ -178,7 +178,7 @@ fn attempts_that_are_given_up() {
     let parts = partition::edge_balanced_blocks(&road, context.devices().len());
     let attempts = context.block_on(async {
         let graph = DistributedGraph::new(&context, &road, parts, Columns::Structure).await?;
-        let rows = NearRows::new::<Levels>(&road, &graph).await?.unwrap();
+        let rows = NearRows::new::<Levels>(&road, &graph, true).await?.unwrap();
         let (graph, rows) = (&graph, &rows);
         let (limit, delta, grows, waiting) = (u32::MAX - 1, Some(256), true, 0);
         let patience = Duration::from_secs(10);
