@@ -8,6 +8,7 @@
 
 #include "gang.cuh"
 #include "lanes.cuh"
+#include "tell.cuh"
 
 namespace millstream {
 
@@ -73,6 +74,7 @@ class GangBarrier {
         stop,
         here_word,
         taken = 17,
+        left_word,
         caller_word = 32,                      // `caller_words`.
         sent_word = caller_word + caller_words,
         standing = 48,                         // `standing_words`,
@@ -173,6 +175,9 @@ class GangBarrier {
         for (u32 device = 0; device < devices; ++device)
             store_relaxed_sys(&words[device][stop], u64(1));
     }
+
+    // The whole block, last: it meets no more, and the last of this device's to come here tells.
+    __device__ void end(const Tell& tell) const { say_last(tell, &word(left_word)); }
 
     // How long a thread has waited.
     struct Patience {

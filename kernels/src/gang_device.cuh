@@ -9,6 +9,7 @@ namespace millstream {
 struct GangReports {
     Span<u32> host;    // The host's words.
     Span<u64> report;  // In the host's memory, written at the end.
+    Tell tell;
 };
 
 // Part of the settings of each search.
@@ -61,6 +62,9 @@ class GangDevice {
     __device__ bool is_alone() const { return place.devices == 1; }
 
     __device__ bool owns(u32 vertex) const { return vertex >= first && vertex < end; }
+
+    // The whole block, last.
+    __device__ void end_kernel() const { barrier.end(reports.tell); }
 
     // One thread, at the end.
     __device__ void tell_host(u32 word, u64 value) const {

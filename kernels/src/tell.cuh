@@ -5,7 +5,7 @@
 
 namespace millstream {
 
-// As Rust writes it: null where nobody has asked.
+// As Rust writes it: null where nothing is to be said.
 struct Tell {
     u32* word;  // In the host's memory.
     u64 value;
@@ -16,5 +16,17 @@ struct Tell {
         if (word != nullptr) store_release_sys(word, u32(value));
     }
 };
+
+// The whole block, as the last thing that it does: the last block of the grid to come here says that the
+// kernel is over. `left` counts those that have come: 0 before the kernel, and again after it.
+__device__ __forceinline__ void say_last(const Tell& tell, u64* left) {
+    __syncthreads();
+    if (threadIdx.x != 0 || tell.word == nullptr) return;
+    // Each block releases what it did; the last one acquires all of that.
+    if (fetch_add_acq_rel_gpu(left, u64(1)) != gridDim.x - 1) return;
+    // Relaxed: who comes next comes after the kernel.
+    store_relaxed_gpu(left, u64(0));
+    tell.say();
+}
 
 }  // namespace millstream

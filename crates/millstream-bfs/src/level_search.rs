@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Stream,
-    Trusted, Value,
+    Tell, Trusted, Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::{
@@ -40,7 +40,7 @@ type Signature = (
     Lists,
     Exchange,
     SharedSet<u64>,
-    (Shared<u32>, Shared<u64>),
+    (Shared<u32>, Shared<u64>, Tell),
     Value<Settings>,
     HubArguments,
 );
@@ -293,7 +293,7 @@ impl LevelSearch<'_> {
             (&its.log, &its.sources),
             (&visited[..], &inboxes[..]),
             &words[..],
-            (host, &its.gang.report),
+            (host, &its.gang.report, Tell),
             its.settings,
             (&its.hubs.of, &*its.hubs.targets, its.source),
         );

@@ -139,10 +139,12 @@ class LevelSearch : public LevelSource {
 
     // The whole grid, at the end.
     __device__ void report(bool is_stopped) const {
-        if (blockIdx.x != 0 || threadIdx.x != 0) return;
-        tell_end(is_stopped, barrier.counted(visited_count), level);
-        tell_items(load_relaxed_gpu(&barrier.device_word(kept_items)));
-        tell_host(report_published, load_relaxed_gpu(&barrier.device_word(published)));
+        if (thread_in_grid() == 0) {
+            tell_end(is_stopped, barrier.counted(visited_count), level);
+            tell_items(load_relaxed_gpu(&barrier.device_word(kept_items)));
+            tell_host(report_published, load_relaxed_gpu(&barrier.device_word(published)));
+        }
+        end_kernel();
     }
 };
 

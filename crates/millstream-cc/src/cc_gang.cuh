@@ -29,6 +29,7 @@ struct GangMemory {
     Span<u32> host;
     // A word for the host: whether the gang was stopped.
     Span<u64> report;
+    Tell tell;
     GangSettings settings;
 };
 
@@ -152,6 +153,7 @@ extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_outside
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)
         store_relaxed_sys(&memory.report[0], u64(1));
+    barrier.end(memory.tell);
 }
 
 // What is left to do when the rows have been hooked.
@@ -167,4 +169,5 @@ extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_merged(
         label(members, memory.parents, settings.own, settings.hub);
     else if (threadIdx.x == 0)
         store_relaxed_sys(&memory.report[0], u64(1));
+    barrier.end(memory.tell);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    Argument, CudaSource, Event, Read, Shared, SharedBuffer, SharedSet, Trusted, Value,
+    Argument, CudaSource, Event, Read, Shared, SharedBuffer, SharedSet, Tell, Trusted, Value,
 };
 use millstream_flow::{Context, Gang, GangMember, GangMemory};
 use millstream_traversal::internals::gang_kernel;
@@ -18,7 +18,7 @@ use crate::spread::{Ranges, Sets};
 use crate::{Method, Result};
 
 /// `GangMemory` of `cc_gang.cuh`: parents; members and pairs of all devices; the barrier's
-/// words; the host's; the report.
+/// words; the host's; the report; what the kernel tells.
 type Memory = (
     Shared<u32>,
     SharedSet<u32>,
@@ -26,6 +26,7 @@ type Memory = (
     SharedSet<u64>,
     Shared<u32>,
     Shared<u64>,
+    Tell,
     Value<Settings>,
 );
 /// Rows, and whose is the first; the hub of each; where warps share the arcs of long rows.
@@ -144,7 +145,7 @@ impl Common<'_> {
         };
         let Sets { members, pairs } = &self.sets;
         let report = &self.gangs[place].report;
-        (&solver.parents, &members[..], &pairs[..], &self.words[..], host, report, settings)
+        (&solver.parents, &members[..], &pairs[..], &self.words[..], host, report, Tell, settings)
     }
 }
 

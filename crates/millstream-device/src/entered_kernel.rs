@@ -135,11 +135,11 @@ impl Launch for KeptLaunch {
 
     #[cfg(feature = "cuda")]
     fn tells(&self) -> bool {
-        false
+        self.0.lock().tells()
     }
 
     #[cfg(feature = "cuda")]
-    fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
+    fn submit(&mut self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
         self.0.lock().submit(lane)
     }
 

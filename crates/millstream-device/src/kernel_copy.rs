@@ -28,18 +28,35 @@ const BYTES_OF_A_THREAD: usize = 64;
 const SOURCE: &str = r#"
 #include "copy_bytes.cuh"
 extern "C" __global__ void copy_bytes(millstream::Span<const unsigned char> from,
-                                      millstream::Span<unsigned char> to,
-                                      millstream::Tell tell) {
+                                      millstream::Span<unsigned char> to) {
+    millstream::copy_bytes(from, to);
+}
+extern "C" __global__ void copy_few_bytes(millstream::Span<const unsigned char> from,
+                                          millstream::Span<unsigned char> to,
+                                          millstream::Tell tell) {
     millstream::copy_bytes_and_tell(from, to, tell);
 }
 "#;
 
-static COPY_BYTES: Kernel<(Read<u8>, Write<u8>, Tell)> = Kernel::with_source(
+const fn source(entry: &'static str) -> CudaSource {
+    CudaSource::new("copy_bytes.cu", entry, SOURCE).threads(THREADS)
+}
+
+static COPY_BYTES: Kernel<(Read<u8>, Write<u8>)> = Kernel::with_source(
     "copy by kernel",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-    unsafe {
-        Trusted::new(CudaSource::new("copy_bytes.cu", "copy_bytes", SOURCE).threads(THREADS))
+    unsafe { Trusted::new(source("copy_bytes")) },
+    |_, (from, to)| {
+        to.copy_from_slice(from);
+        Ok(())
     },
+);
+
+/// As many as one block copies, which knows when all of it is done.
+static COPY_FEW_BYTES: Kernel<(Read<u8>, Write<u8>, Tell)> = Kernel::with_source(
+    "copy by kernel",
+    // SAFETY: as above, and it tells when its only block is done.
+    unsafe { Trusted::new(source("copy_few_bytes")) },
     |_, (from, to, ())| {
         to.copy_from_slice(from);
         Ok(())
@@ -77,11 +94,10 @@ impl Stream {
         source: impl Into<Part<'a, T>>,
         destination: impl Into<PartMut<'b, T>>,
     ) -> Result<()> {
-        self.bind_copy(source.into(), destination.into())?.0.submit()
+        self.bind_copy(source.into(), destination.into())?.submit()
     }
 
-    /// As [`Stream::copy_by_kernel`] and then [`Stream::record`], which cost less
-    /// together: a small copy says itself that it is over.
+    /// As [`Stream::copy_by_kernel`] and then [`Stream::record`], which cost less together.
     ///
     /// # Errors
     /// As [`Stream::copy_by_kernel`].
@@ -90,24 +106,21 @@ impl Stream {
         source: impl Into<Part<'a, T>>,
         destination: impl Into<PartMut<'b, T>>,
     ) -> Result<Event> {
-        let (copy, size) = self.bind_copy(source.into(), destination.into())?;
-        // One block knows when all of it is done.
-        if size <= THREADS as usize {
-            return copy.submit_and_record();
-        }
-        copy.submit()?;
-        self.record()
+        self.bind_copy(source.into(), destination.into())?.submit_and_record()
     }
 
     fn bind_copy<T: Pod>(
         &self,
         source: Part<'_, T>,
         destination: PartMut<'_, T>,
-    ) -> Result<(BoundKernel, usize)> {
+    ) -> Result<BoundKernel> {
         same_length(source.len(), destination.len())?;
         let (source, destination) = (bytes_of(source), bytes_of_mut(destination));
         let size = size(destination.len());
-        Ok((COPY_BYTES.bind_at_once(self, size, (source, destination, Tell))?, size))
+        match size <= THREADS as usize {
+            true => COPY_FEW_BYTES.bind_at_once(self, size, (source, destination, Tell)),
+            false => COPY_BYTES.bind_at_once(self, size, (source, destination)),
+        }
     }
 }
 
@@ -128,6 +141,7 @@ impl Device {
     /// # Errors
     /// As [`Kernel::prepare`]: no compiler and no code compiled earlier.
     pub fn prepare_copies_by_kernel(&self) -> Result<(), Error> {
+        COPY_FEW_BYTES.prepare(self, 1)?;
         COPY_BYTES.prepare(self, 1).map(drop)
     }
 }
@@ -189,9 +203,11 @@ mod tests {
     #[cfg(feature = "cuda")]
     #[test]
     fn the_kernel_compiles_without_spills() {
-        let source = CudaSource::new("copy_bytes.cu", "copy_bytes", SOURCE);
-        for architecture in [80, 90, 100] {
-            match source.compile(architecture) {
+        for (architecture, entry) in [80, 90, 100]
+            .into_iter()
+            .flat_map(|one| ["copy_bytes", "copy_few_bytes"].map(|entry| (one, entry)))
+        {
+            match source(entry).compile(architecture) {
                 Ok((_, log)) => {
                     assert!(log.contains("bytes spill stores"), "{log}");
                     assert_eq!(crate::spills(&log), [""; 0]);

@@ -225,8 +225,7 @@ impl BoundKernel {
         self.stream.submit_by(self.name, &mut self.accesses, self.task, submitting)
     }
 
-    /// As [`BoundKernel::submit_soon`] and then [`Stream::completed`], which cost less together for a
-    /// kernel that [tells](crate::Tell).
+    /// As [`BoundKernel::submit_soon`] and then [`Stream::completed`], which cost less together.
     ///
     /// # Errors
     /// As [`BoundKernel::submit_soon`]; and when it resolves, if an operation before failed, or the
@@ -239,14 +238,14 @@ impl BoundKernel {
     /// That of [`Stream::completed`].
     pub fn submit_soon_with_completion(mut self) -> Result<Completion> {
         let (name, task) = (self.name, self.task);
-        let end = self.stream.submit_telling(name, &mut self.accesses, task, Followers::Host)?;
+        let end = self.stream.submit_with_event(name, &mut self.accesses, task, Followers::Host)?;
         Ok(end.completed())
     }
 
-    /// Submits a kernel that [tells](crate::Tell), and records an event.
+    /// Submits the kernel, and records an event.
     pub(crate) fn submit_and_record(mut self) -> Result<Event> {
         let (name, task) = (self.name, self.task);
-        self.stream.submit_telling(name, &mut self.accesses, task, Followers::Streams)
+        self.stream.submit_with_event(name, &mut self.accesses, task, Followers::Streams)
     }
 }
 
@@ -258,8 +257,7 @@ struct BoundLaunch<S: Parameter> {
     /// Blocks of a twin of steps that are not done, once it was called; no others have any, and launches
     /// are to be small: what one thread has allocated and another gives back takes long if it is not.
     waiting: Option<Box<Mutex<Option<Vec<usize>>>>>,
-    /// The arguments, if they are written beforehand: as they are bound, for a kernel that does not
-    /// tell.
+    /// The arguments, if they are written beforehand, but for what a kernel tells.
     #[cfg(feature = "cuda")]
     ready: Option<Box<ArgumentWriter>>,
 }
@@ -362,9 +360,12 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
     }
 
     #[cfg(feature = "cuda")]
-    fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
-        match &self.ready {
-            Some(arguments) => self.submit_with(lane, arguments),
+    fn submit(&mut self, lane: &crate::cuda::LaneStream<'_>) -> Result<()> {
+        match self.ready.take() {
+            Some(mut arguments) => {
+                arguments.set_tell(lane.tell);
+                self.submit_with(lane, &arguments)
+            }
             None => {
                 let mut arguments = ArgumentWriter::telling(lane.tell);
                 self.write(lane.context(), &mut arguments)?;

@@ -6,6 +6,9 @@ use smallvec::SmallVec;
 /// Bytes of arguments that need no memory of their own.
 const ROOM: usize = 4096;
 
+/// Of what a kernel tells: a word's address, and its value.
+const TELL_BYTES: usize = 16;
+
 /// Writes arguments as C++ lays them out: each part of a kernel's signature is a
 /// parameter of its own.
 ///
@@ -28,8 +31,9 @@ pub struct ArgumentWriter {
     /// Parameters of the kernel: where they start, and their sizes.
     parameters: SmallVec<[(usize, usize); 16]>,
     depth: usize,
-    /// Where the kernel says that it is over, and what.
+    /// Where the kernel says that it is over, and what; and where that is written.
     tell: (u64, u32),
+    tell_start: Option<usize>,
 }
 
 impl ArgumentWriter {
@@ -43,6 +47,16 @@ impl ArgumentWriter {
     pub(crate) fn tell(&mut self) {
         let (word, value) = self.tell;
         self.part(8, bytemuck::cast_slice(&[word, u64::from(value)]));
+        self.tell_start = Some(self.bytes.len() - TELL_BYTES);
+    }
+
+    /// The kernel, whose arguments are written, says something else.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn set_tell(&mut self, (word, value): (u64, u32)) {
+        if let Some(start) = self.tell_start {
+            let tell = [word, u64::from(value)];
+            self.bytes[start..start + TELL_BYTES].copy_from_slice(bytemuck::cast_slice(&tell));
+        }
     }
 
     /// A pointer and a length.
@@ -78,6 +92,7 @@ impl ArgumentWriter {
             self.bytes.resize(end + moved, 0);
             self.bytes.copy_within(start..end, start + moved);
             self.bytes[start..start + moved].fill(0);
+            self.tell_start = self.tell_start.map(|at| if at < start { at } else { at + moved });
         }
         self.alignment = outer_alignment.max(alignment);
         self.parameter(start + moved);
@@ -149,6 +164,24 @@ mod tests {
         assert_eq!(bytes[8..24], [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[24..40], [3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[40..56], [16, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    /// Also within a structure that turns out to belong elsewhere.
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn what_a_kernel_tells_is_written_again() {
+        let mut writer = ArgumentWriter::telling((0, 0));
+        writer.structure(|to| {
+            to.value(&7u32);
+            to.structure(|to| {
+                to.value(&1u32);
+                to.structure(ArgumentWriter::tell);
+                to.value(&2u64);
+            });
+        });
+        assert_eq!(writer.bytes[..], *bytemuck::cast_slice::<u64, u8>(&[7, 1, 0, 0, 2]));
+        writer.set_tell((3, 4));
+        assert_eq!(writer.bytes[..], *bytemuck::cast_slice::<u64, u8>(&[7, 1, 3, 4, 2]));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Streams: in-order queues of a device's operations.
 
 mod failure_listener;
-mod telling;
+mod shared_copies;
+mod with_event;
 
 use std::fmt;
 use std::ops::Range;
@@ -281,63 +282,6 @@ impl Stream {
     ) -> Result<Download<T>> {
         let source = source.into();
         self.download_place(source.allocation, &source.range)
-    }
-
-    /// Copies items of a shared buffer to the host.
-    ///
-    /// # Errors
-    /// A range out of bounds; a kernel that may still change the buffer; the
-    /// first cause on a failed stream.
-    pub fn download_shared<T: AtomicPod>(
-        &self,
-        source: &SharedBuffer<T>,
-        range: Range<usize>,
-    ) -> Result<Download<T>> {
-        source.check(&range)?;
-        self.download_place(source.allocation(), &range)
-    }
-
-    /// Copies items from the host into a shared buffer.
-    ///
-    /// # Errors
-    /// As [`Stream::download_shared`]; different lengths.
-    pub fn upload_shared<T: AtomicPod>(
-        &self,
-        data: impl Into<HostData<T>>,
-        destination: &SharedBuffer<T>,
-        range: Range<usize>,
-    ) -> Result<()> {
-        destination.check(&range)?;
-        let data = data.into();
-        same_length(data.len(), range.len())?;
-        self.upload_place(data, Place::new::<T>(destination.allocation(), &range))
-    }
-
-    /// Copies items into a shared buffer.
-    ///
-    /// ```
-    /// # use millstream_device::{DeviceList, DeviceSet};
-    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
-    /// let stream = set.devices()[0].stream()?;
-    /// let (items, shared) = (stream.uploaded(vec![7_u32, 8])?, set.devices()[0].shared(3)?);
-    /// stream.copy_to_shared(&items, &shared, 1..3)?;
-    /// assert_eq!(set.block_on(stream.download_shared(&shared, 0..3)?)??, [0, 7, 8]);
-    /// # Ok::<(), millstream_device::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Stream::download_shared`]; different lengths.
-    pub fn copy_to_shared<'a, T: AtomicPod>(
-        &self,
-        source: impl Into<Part<'a, T>>,
-        destination: &SharedBuffer<T>,
-        range: Range<usize>,
-    ) -> Result<()> {
-        destination.check(&range)?;
-        let source = source.into();
-        same_length(source.len(), range.len())?;
-        let from = Place::new::<T>(source.allocation, &source.range);
-        self.copy_place(from, Place::new::<T>(destination.allocation(), &range))
     }
 
     fn copy_place(&self, from: Place, to: Place) -> Result<()> {

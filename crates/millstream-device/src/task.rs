@@ -41,7 +41,7 @@ pub(crate) enum Submitting {
     Later,
 }
 
-/// Who may come after a kernel that tells.
+/// Who may come after a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Followers {
     /// The host, and streams.
@@ -78,13 +78,13 @@ pub(crate) trait Launch: Send {
     #[cfg(feature = "cuda")]
     fn make_ready(&mut self, context: &crate::cuda::GpuContext) -> Result<()>;
 
-    /// Whether the kernel [says itself](crate::Tell) that it is over, if it is asked to.
+    /// Whether the kernel [says itself](crate::Tell) that it is over.
     #[cfg(feature = "cuda")]
     fn tells(&self) -> bool;
 
     /// Submits the kernel to a GPU.
     #[cfg(feature = "cuda")]
-    fn submit(&self, lane: &crate::cuda::LaneStream<'_>) -> Result<()>;
+    fn submit(&mut self, lane: &crate::cuda::LaneStream<'_>) -> Result<()>;
 
     /// Takes over another launch, which comes right after this one; or gives it back.
     #[cfg(feature = "cuda")]

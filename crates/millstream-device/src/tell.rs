@@ -11,8 +11,13 @@ use crate::parameter::{Accesses, Argument, Parameter, Value, Write};
 ///
 /// In CUDA C++ it is a `millstream::Tell`. Its `say` is for one thread, when all threads of all blocks
 /// have done what they do, and that thread has acquired it: what the kernel uses may be given back from
-/// then on. A kernel that ends in another way says it, too, or nobody hears of its end. Whoever launches the
-/// kernel [asks](crate::BoundKernel::submit_soon_with_completion) for it; if nobody does, `say` does nothing.
+/// then on. In a kernel of several blocks `say_last(tell, left)` finds that thread: every block calls it as the
+/// last thing that it does, with a word of the device's memory that is 0 before the kernel, and again after it.
+/// A kernel that ends in another way says it, too, or nobody hears of its end.
+///
+/// A GPU's stream then writes no word for what comes right behind the kernel:
+/// [`Stream::completed`](crate::Stream::completed), or [`Stream::record`](crate::Stream::record). Where
+/// operations are [traced](crate::DeviceSetBuilder::trace), kernels are asked to say nothing.
 ///
 /// ```
 /// use millstream_device::{CudaSource, DeviceList, DeviceSet, Kernel, Tell, Trusted, Write};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted,
-    Value as Plain,
+    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Tell,
+    Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, Value, gang_kernel};
@@ -30,7 +30,7 @@ type Signature<W, V> = (
     Lists,
     Exchange<V>,
     SharedSet<u64>,
-    (Shared<u32>, Shared<u64>),
+    (Shared<u32>, Shared<u64>, Tell),
     Plain<Settings>,
 );
 
@@ -203,7 +203,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             (&its.near, &its.marks, &its.lights),
             (&told_vertices[..], &told_values[..], &owned[..]),
             &words[..],
-            (host, &its.gang.report),
+            (host, &its.gang.report, Tell),
             its.settings,
         );
         Ok(kernel.bind(stream, sharers, arguments)?)

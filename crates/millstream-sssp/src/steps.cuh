@@ -152,14 +152,16 @@ class StepSearch : public StepPull {
 
     // The whole grid, at the end.
     __device__ void report(const Verdict& verdict) const {
-        if (thread_in_grid() != 0) return;
-        const u64 visited = block.listed + load_relaxed_gpu(&unlisted());
-        tell_end(verdict.phase == GangBarrier::stopped, visited, block.steps);
-        // All that is told is news.
-        tell_host(report_received, block.received);
-        tell_host(report_kept, block.received);
-        for (u32 other = 0; other < settings.place.devices; ++other)
-            if (other != settings.place.device) tell_host(report_sent + other, block.sent);
+        if (thread_in_grid() == 0) {
+            const u64 visited = block.listed + load_relaxed_gpu(&unlisted());
+            tell_end(verdict.phase == GangBarrier::stopped, visited, block.steps);
+            // All that is told is news.
+            tell_host(report_received, block.received);
+            tell_host(report_kept, block.received);
+            for (u32 other = 0; other < settings.place.devices; ++other)
+                if (other != settings.place.device) tell_host(report_sent + other, block.sent);
+        }
+        end_kernel();
     }
 };
 

@@ -272,12 +272,14 @@ class NearFarSearch : public NearFarDevice {
 
     // The whole grid, at the end.
     __device__ void report(u32 thresholds, bool is_stopped) const {
-        if (blockIdx.x != 0 || threadIdx.x != 0) return;
-        // Pairs with the fence in `give_up`.
-        fence_acq_rel_gpu();
-        tell_end(is_stopped, barrier.counted(visited_count), thresholds);
-        tell_items(load_relaxed_gpu(&word(kept_items)));
-        tell_host(report_too_wide, load_relaxed_gpu(&word(is_too_wide)));
+        if (thread_in_grid() == 0) {
+            // Pairs with the fence in `give_up`.
+            fence_acq_rel_gpu();
+            tell_end(is_stopped, barrier.counted(visited_count), thresholds);
+            tell_items(load_relaxed_gpu(&word(kept_items)));
+            tell_host(report_too_wide, load_relaxed_gpu(&word(is_too_wide)));
+        }
+        end_kernel();
     }
 };
 

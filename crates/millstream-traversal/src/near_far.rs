@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted,
-    Value as Plain,
+    BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Tell,
+    Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 
@@ -30,7 +30,7 @@ type Lists<V> = (Shared<V>, Read<u32>, Shared<u64>, Shared<u64>);
 /// Exports, what was told of them, and all inboxes.
 type Exchange = (Read<u32>, Shared<u32>, SharedSet<u64>);
 type Signature<V> =
-    (Graph, Lists<V>, Exchange, SharedSet<u64>, (Shared<u32>, Shared<u64>), Plain<Settings>);
+    (Graph, Lists<V>, Exchange, SharedSet<u64>, (Shared<u32>, Shared<u64>, Tell), Plain<Settings>);
 
 millstream_device::cuda_struct! {
     /// How a search goes, as the kernel takes it.
@@ -214,7 +214,7 @@ impl<R: CudaRule> NearFar<'_, R> {
         let exchange = (&rows.exports, &its.told, &inboxes[..]);
         let lists = (&its.values, &its.sources, &its.far, &its.log);
         let words: Vec<_> = memory.iter().map(|its| &its.gang.words).collect();
-        let reports = (host, &its.gang.report);
+        let reports = (host, &its.gang.report, Tell);
         let arguments = (graph, lists, exchange, &words[..], reports, its.settings);
         Ok(kernel.bind(stream, sharers, arguments)?)
     }

@@ -23,7 +23,7 @@ use super::words::{Word, Words};
 use crate::event::EventStatus;
 use crate::first_cause::{FirstCause, Untold};
 use crate::poison::Poison;
-use crate::reactor::Waiting;
+use crate::reactor::{Waiting, shown};
 use crate::stream_kind::StreamKind;
 use crate::task::{Followers, Task};
 use crate::trace::Tracing;
@@ -367,20 +367,14 @@ impl Lane {
         let (mut failed, mut refused) = (Untold::nothing(), None);
         let (result, event) = match work {
             Work::Run(task) => (self.run(submission, task, &cause), None),
-            Work::Tell(task, event, followers) => {
-                let is_placed = followers == Followers::Streams;
-                let told = self.submit_telling(submission, task, (&event, is_placed), &cause);
-                let told = told.unwrap_or_else(|error| {
+            Work::RunTo(task, event, followers) => {
+                if let Err(error) = self.run(submission, task, &cause) {
                     failed = cause.set(error.clone());
                     refused = Some(Box::new(error));
-                    false
-                });
+                }
                 // Of a launch that is refused, too: what came before is known to be over then.
-                let pointed = match told {
-                    true => Ok(()),
-                    false => self.submit_point(submission, Some(&event), is_placed, &cause),
-                };
-                (pointed, Some(event))
+                let is_placed = followers == Followers::Streams;
+                (self.submit_point(submission, Some(&event), is_placed, &cause), Some(event))
             }
             Work::Point(event, last) => {
                 submission.held.extend(last);
@@ -405,20 +399,17 @@ impl Lane {
         Performed { result, event, failed, refused }
     }
 
-    fn driver_stream(&self) -> LaneStream<'_> {
-        LaneStream { context: &self.context, stream: self.stream.0, tell: (0, 0) }
-    }
-
     fn run(
         &self,
         submission: &mut Submission,
-        (task, tracing): TracedTask,
+        (mut task, tracing): TracedTask,
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
+        submission.tells = false;
         // A failed stream skips what was submitted later.
         let submitted = match cause.get() {
             Some(_) => Ok(()),
-            None => self.context.bind().and_then(|()| self.give(submission, &task, tracing)),
+            None => self.context.bind().and_then(|()| self.give(submission, &mut task, tracing)),
         };
         submission.held.extend(self.context.large_copies.begin(&task).map(Held::LargeCopy));
         // Held even if the call fails: it may have begun.
@@ -432,23 +423,36 @@ impl Lane {
 }
 
 impl Lane {
-    /// Gives the driver a task, and notes when it begins and ends if that is wanted.
+    /// Gives the driver a task, and notes when it begins and ends if that is wanted. A kernel that tells
+    /// writes the lane's word: its release makes what it did visible, and it began after everything before.
     fn give(
         &self,
         submission: &mut Submission,
-        task: &Task,
+        task: &mut Task,
         tracing: Option<Box<Tracing>>,
     ) -> Result<()> {
-        let submit = || self.driver_stream().submit(task);
+        let (context, stream) = (&self.context, self.stream.0);
         match (self.context.clock(), tracing) {
             (Some(clock), Some(tracing)) => {
-                let context = (&self.context, clock);
+                // It tells nothing: its end is known only after that.
+                let submit = || LaneStream { context, stream, tell: (0, 0) }.submit(task);
                 // SAFETY: a live stream of the context, which is current.
-                let timed = unsafe { Timed::submit(context, self.stream.0, tracing, submit) }?;
+                let timed = unsafe { Timed::submit((context, clock), stream, tracing, submit) }?;
                 submission.held.extend(timed.map(Held::Timed));
                 Ok(())
             }
-            _ => submit(),
+            _ => {
+                let tells = matches!(task, Task::Launch(launch) if launch.tells());
+                let word = self.word.as_ref().filter(|_| tells);
+                let tell = word.map_or((0, 0), |word| {
+                    // Taken even if the call fails: it may have begun.
+                    submission.point += 1;
+                    (word.address(), shown(submission.point))
+                });
+                LaneStream { context, stream, tell }.submit(task)?;
+                submission.tells = word.is_some();
+                Ok(())
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ impl LaneStream<'_> {
         LibraryCall { context, stream, size, arguments }
     }
 
-    pub(super) fn submit(&self, task: &Task) -> Result<()> {
+    pub(super) fn submit(&self, task: &mut Task) -> Result<()> {
         match task {
             Task::Copy { from, to } => {
                 self.copy(to.address() as u64, from.address() as u64, from.bytes())

@@ -31,8 +31,8 @@ pub(super) type TracedTask = (Task, Option<Box<Tracing>>);
 
 pub(super) enum Work {
     Run(TracedTask),
-    /// A kernel that says itself that the driver's stream has come to here.
-    Tell(TracedTask, Event, Followers),
+    /// And then points to where the driver's stream has come.
+    RunTo(TracedTask, Event, Followers),
     /// Makes the driver's stream say when it has come to here.
     Point(Option<Event>, Option<Held>),
     /// The same, of an event that only the host waits for.
@@ -59,7 +59,9 @@ impl Operation {
     /// What it records, if that.
     pub(super) fn event(&self) -> Option<&Event> {
         match &self.work {
-            Work::Tell(_, event, _) | Work::Point(Some(event), _) | Work::End(event) => Some(event),
+            Work::RunTo(_, event, _) | Work::Point(Some(event), _) | Work::End(event) => {
+                Some(event)
+            }
             Work::Run(_) | Work::Point(None, _) | Work::Wait(_) => None,
         }
     }

@@ -100,15 +100,15 @@ impl CudaStream {
         }
     }
 
-    /// A kernel that tells, and an event after it; prepared.
-    pub(crate) fn submit_telling(
+    /// A kernel, prepared, and an event after it.
+    pub(crate) fn submit_with_event(
         &self,
         name: &Arc<str>,
         task: Task,
         event: Event,
         followers: Followers,
     ) -> Submitted {
-        let work = Work::Tell(self.traced(name, task), event, followers);
+        let work = Work::RunTo(self.traced(name, task), event, followers);
         match self.submitting(followers.submitting()) {
             Submitting::Thread => self.pass(work, Lane::leave),
             Submitting::Caller | Submitting::Later => self.pass(work, Lane::enter),

@@ -12,6 +12,9 @@ use crate::first_cause::FirstCause;
 pub(super) struct Submission {
     /// The last point given out.
     pub(super) point: u64,
+    /// Whether the last that the driver was given is a kernel that says itself when it has come to that
+    /// point.
+    pub(super) tells: bool,
     pub(super) held: Vec<Held>,
     pub(super) after: Vec<(Event, Arc<FirstCause>)>,
     /// Points of other lanes that this one comes after already.

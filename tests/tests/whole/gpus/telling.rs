@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use millstream::device::{
-    CudaSource, Kernel, KernelResult, Shared, StreamKind, Tell, Trusted, Value, Write,
+    BoundKernel, Completion, CudaSource, Error, Kernel, KernelResult, Shared, Stream, StreamKind,
+    Tell, Trusted, Value, Write,
 };
 
 use super::{scaled, set};
@@ -35,13 +36,9 @@ extern "C" __global__ void tells_early(Span<u32> stop, Tell tell) {
 }
 
 // Many blocks, of which the last one tells.
-extern "C" __global__ void fills(Span<u32> items, Span<u32> ticket, u32 value, Tell tell) {
+extern "C" __global__ void fills(Span<u32> items, Span<u64> left, u32 value, Tell tell) {
     for (u64 at = thread_in_grid(); at < items.len; at += threads_in_grid()) items[at] = value;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    if (fetch_add_acq_rel_gpu(&ticket[0], 1u) < gridDim.x - 1) return;
-    store_relaxed_gpu(&ticket[0], 0u);
-    tell.say();
+    say_last(tell, left.items);
 }
 "#;
 
@@ -75,7 +72,7 @@ pub(super) static TELLS_EARLY: Kernel<(Shared<u32>, Tell)> = Kernel::with_source
     |_, _| Ok(()),
 );
 
-static FILLS: Kernel<(Write<u32>, Shared<u32>, Value<u32>, Tell)> = Kernel::with_source(
+static FILLS: Kernel<(Write<u32>, Shared<u64>, Value<u32>, Tell)> = Kernel::with_source(
     "fills",
     // SAFETY: it keeps to its arguments, and the last block, which comes after all others, tells.
     unsafe { Trusted::new(CudaSource::new("telling.cu", "fills", SOURCE)) },
@@ -96,7 +93,7 @@ fn completions_of_kernels_that_tell_and_that_do_not() {
         for round in 1..=50 {
             let tells = TELLS.bind(&stream, 1, (&mut items, Tell)).unwrap();
             set.block_on(tells.submit_soon_with_completion().unwrap()).unwrap().unwrap();
-            // Whoever is not asked for it says nothing.
+            // Of two nobody hears.
             TELLS.launch(&stream, 1, (&mut items, Tell)).unwrap();
             let other = SAYS_NOTHING.bind(&stream, 1, (&mut items,)).unwrap();
             set.block_on(other.submit_soon_with_completion().unwrap()).unwrap().unwrap();
@@ -107,28 +104,74 @@ fn completions_of_kernels_that_tell_and_that_do_not() {
     set.quiesce().unwrap();
 }
 
+/// Submits a kernel, and says how its end is heard of.
+type Way = fn(&Stream, BoundKernel) -> Result<Completion, Error>;
+
 /// It is the kernel that is heard, and not the stream behind it.
 #[test]
 fn a_kernel_is_heard_before_its_end() {
+    let ways: [(&str, Way); 5] = [
+        ("together", |_, kernel| kernel.submit_soon_with_completion()),
+        ("completed", |stream, kernel| kernel.submit().and_then(|()| stream.completed())),
+        ("left, completed", |stream, kernel| {
+            kernel.submit_soon().and_then(|()| stream.completed())
+        }),
+        ("recorded", |stream, kernel| {
+            kernel.submit().and_then(|()| Ok(stream.record()?.completed()))
+        }),
+        ("held", |stream, kernel| {
+            let mut held = kernel.enter()?;
+            let completion = stream.completed()?;
+            held.begin().map(|()| completion)
+        }),
+    ];
     let set = set();
     for device in set.devices() {
         TELLS_EARLY.prepare(device, 1).unwrap();
+        for (name, way) in ways {
+            let stream = device.stream().unwrap();
+            let stop = set.host().shared::<u32>(1).unwrap();
+            let tells = TELLS_EARLY.bind(&stream, 1, (&stop, Tell)).unwrap();
+            let mut told = way(&stream, tells).unwrap();
+            let is_told = heard(&mut told, Duration::from_secs(10));
+            stop.store(0, 1).unwrap();
+            is_told.unwrap_or_else(|| panic!("{device}, {name}: not heard before its end"));
+            // The kernel itself is over, too: its memory may go.
+            set.quiesce().unwrap();
+            stream.record().unwrap().synchronize().unwrap();
+        }
+    }
+}
+
+/// What comes after a kernel that tells is over when it is, and no sooner.
+#[test]
+fn what_comes_behind_a_kernel_that_tells_is_not_heard_before_its_end() {
+    let set = set();
+    for device in set.devices() {
+        TELLS_EARLY.prepare(device, 1).unwrap();
+        SAYS_NOTHING.prepare(device, 1).unwrap();
         let stream = device.stream().unwrap();
         let stop = set.host().shared::<u32>(1).unwrap();
-        let tells = TELLS_EARLY.bind(&stream, 1, (&stop, Tell)).unwrap();
-        let mut told = tells.submit_soon_with_completion().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let is_told = loop {
-            match (&mut told).now_or_never() {
-                None if Instant::now() < deadline => std::thread::yield_now(),
-                heard => break heard,
-            }
-        };
+        let mut items = device.buffer(ITEMS).unwrap();
+        TELLS_EARLY.launch(&stream, 1, (&stop, Tell)).unwrap();
+        SAYS_NOTHING.launch(&stream, 1, (&mut items,)).unwrap();
+        let mut end = stream.completed().unwrap();
+        let is_over = heard(&mut end, Duration::from_millis(50));
         stop.store(0, 1).unwrap();
-        is_told.unwrap_or_else(|| panic!("{device}: nothing is heard before its end")).unwrap();
-        // The kernel itself is over, too: its memory may go.
-        set.quiesce().unwrap();
-        stream.record().unwrap().synchronize().unwrap();
+        assert!(is_over.is_none(), "{device}: heard before it has begun");
+        set.block_on(end).unwrap().unwrap();
+    }
+    set.quiesce().unwrap();
+}
+
+/// Whether something is complete within so long, without a failure.
+fn heard(completion: &mut Completion, within: Duration) -> Option<()> {
+    let deadline = Instant::now() + within;
+    loop {
+        match completion.now_or_never() {
+            None if Instant::now() < deadline => std::thread::yield_now(),
+            heard => return heard.map(Result::unwrap),
+        }
     }
 }
 
@@ -140,11 +183,11 @@ fn what_all_blocks_have_written_is_there_when_the_last_one_tells() {
         FILLS.prepare(device, 1).unwrap();
         let (stream, other) =
             (device.stream().unwrap(), device.stream_of(StreamKind::Copy).unwrap());
-        let ticket = device.shared(1).unwrap();
+        let left = device.shared(1).unwrap();
         let items = scaled(1 << 17, 1 << 13);
         for value in 0..scaled(1000, 20) {
             let mut filled = device.buffer_to_overwrite(items).unwrap();
-            let fills = FILLS.bind(&stream, items, (&mut filled, &ticket, value, Tell)).unwrap();
+            let fills = FILLS.bind(&stream, items, (&mut filled, &left, value, Tell)).unwrap();
             set.block_on(fills.submit_soon_with_completion().unwrap()).unwrap().unwrap();
             let found = set.block_on(other.download(&filled).unwrap()).unwrap().unwrap();
             let wrong = found.iter().position(|found| *found != value);

@@ -6,19 +6,17 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 
 use super::super::context::NativeEvent;
-use super::super::lane_stream::LaneStream;
-use super::super::operation::TracedTask;
-use super::super::pending::{Held, Pending};
+use super::super::pending::Pending;
 use super::super::submission::Submission;
 use super::Lane;
 use crate::Result;
 use crate::event::Event;
 use crate::first_cause::FirstCause;
 use crate::reactor::shown;
-use crate::task::Task;
 
 impl Lane {
-    /// `is_placed`: other lanes may wait for the event.
+    /// `is_placed`: other lanes may wait for the event. Where the last kernel tells, the driver's stream says
+    /// nothing.
     pub(super) fn submit_point(
         &self,
         submission: &mut Submission,
@@ -27,10 +25,10 @@ impl Lane {
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
         self.context.bind()?;
-        let point = submission.point + 1;
+        let point = submission.point + u64::from(!submission.tells);
         let is_placed = is_placed || self.word.is_none();
         let native = is_placed.then(|| self.place(event, point)).transpose()?;
-        if let Some(word) = &self.word {
+        if let Some(word) = self.word.as_ref().filter(|_| !submission.tells) {
             // SAFETY: the word lives as long as the lane; without the flag that omits
             // it, the write comes after everything before and makes that visible.
             let answer = unsafe {
@@ -41,33 +39,6 @@ impl Lane {
         submission.point = point;
         self.expect(submission, event, native, cause);
         Ok(())
-    }
-
-    /// Runs `task`, whose kernel writes the word if it can: its release makes what it did visible, and it
-    /// began after everything before. False if it does not, and a point has to follow.
-    pub(super) fn submit_telling(
-        &self,
-        submission: &mut Submission,
-        (task, tracing): TracedTask,
-        (event, is_placed): (&Event, bool),
-        cause: &Arc<FirstCause>,
-    ) -> Result<bool> {
-        // Of what is traced, its end is known only after what the kernel says.
-        let may_tell = cause.get().is_none() && tracing.is_none();
-        let tells = may_tell && matches!(&task, Task::Launch(launch) if launch.tells());
-        let Some(word) = self.word.as_ref().filter(|_| tells) else {
-            return self.run(submission, (task, tracing), cause).map(|()| false);
-        };
-        let point = submission.point + 1;
-        let telling = LaneStream { tell: (word.address(), shown(point)), ..self.driver_stream() };
-        let submitted = self.context.bind().and_then(|()| telling.submit(&task));
-        // Held, and its number taken, even if the call fails: it may have begun.
-        submission.held.push(Held::Task(task));
-        submission.point = point;
-        submitted?;
-        let native = is_placed.then(|| self.place(Some(event), point)).transpose()?;
-        self.expect(submission, Some(event), native, cause);
-        Ok(true)
     }
 
     /// Records the driver's event where the driver's stream is now.
@@ -104,6 +75,7 @@ impl Lane {
         event: Event,
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
+        submission.tells = false;
         let Some(native) = event.native() else { return Ok(()) };
         // Also if the call is refused: in the ledger the stream comes after the event, and so does
         // whoever goes on in its place.

@@ -1,4 +1,4 @@
-//! Kernels that tell, on a stream.
+//! A kernel and an event after it, which a stream is given together.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::parameter::Accesses;
 use crate::task::{Followers, Task};
 
 impl Stream {
-    /// Submits a kernel that may tell a GPU's lane itself that it is over, and then
-    /// [records](Stream::record) an event, or [completes](Stream::completed) one if only the host follows.
-    pub(crate) fn submit_telling(
+    /// Submits a kernel, and then [records](Stream::record) an event, or [completes](Stream::completed) one
+    /// if only the host follows.
+    pub(crate) fn submit_with_event(
         &self,
         name: Arc<str>,
         accesses: &mut Accesses,
@@ -29,7 +29,7 @@ impl Stream {
                 match device.faults.check(&name, device.name()) {
                     Ok(()) => {
                         let submitted =
-                            stream.submit_telling(&name, task, event.clone(), followers);
+                            stream.submit_with_event(&name, task, event.clone(), followers);
                         (event, None, submitted)
                     }
                     Err(fault) => {
