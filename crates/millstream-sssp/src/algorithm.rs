@@ -9,8 +9,8 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Algorithm {
     /// In steps where the devices can, unless the graph is
-    /// [mesh-like](millstream_graph::partition::is_mesh_like) or
-    /// [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out:
+    /// [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out, or is
+    /// [mesh-like](millstream_graph::partition::is_mesh_like) and has few arcs a vertex:
     /// such a graph has so many steps, of so few vertices each, that meeting after each costs
     /// more than the vertices (`docs/decisions/0025-near-and-far-piles.md`). It is searched by near and far piles
     /// where that can be, else asynchronously.

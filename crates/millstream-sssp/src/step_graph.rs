@@ -11,7 +11,7 @@ use millstream_device::DeviceBuffer;
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
-use millstream_traversal::internals::{check_partition, check_rows};
+use millstream_traversal::internals::{NearRows, check_partition, check_rows};
 use millstream_traversal::{
     DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights,
 };
@@ -180,9 +180,10 @@ async fn upload<W: Pod + Send + Sync>(
     Ok(parts)
 }
 
-/// Whether a search should go in steps, if the devices can.
+/// Whether a search should go in steps, if the devices can: unless these are many, of few vertices each. A
+/// graph that suits near and far piles has such, too, where it is too small for that to be seen.
 pub(crate) fn is_worth_it(graph: &CsrGraph, depth: DepthProbe) -> bool {
-    !depth.is_deep() && !partition::is_mesh_like(graph)
+    !depth.is_deep() && (!NearRows::suit(graph) || !partition::is_mesh_like(graph))
 }
 
 #[cfg(test)]
@@ -205,6 +206,9 @@ mod tests {
         assert!(!is_worth_it(&road) && !is_worth_it(&with_hub));
         let star: Vec<_> = (1..20_000).map(|leaf| (0, leaf)).collect();
         assert!(is_worth_it(&CsrGraph::from_edges(20_000, &star).unwrap()));
+        // No hub, but everything is near.
+        assert!(is_worth_it(&generate::random(10_000, 40_000, &options).unwrap()));
+        assert!(!is_worth_it(&generate::grid(20, 20, &options).unwrap()));
         for scale in [9, 12] {
             assert!(is_worth_it(&generate::kron(scale, 8, &options).unwrap()));
             assert!(is_worth_it(&generate::social(scale, 9, &options).unwrap()));
