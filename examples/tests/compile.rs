@@ -115,6 +115,12 @@ fn a_callback_that_is_missing_is_named() {
 }
 
 #[test]
+fn arcs_without_a_target_are_named() {
+    let Some((_, log)) = says("u32 target;\n", "u32 end;\n") else { return };
+    assert!(log.contains("a program has a struct Arc, with a member target"), "{log}");
+}
+
+#[test]
 fn a_problem_that_differs_is_refused() {
     let Some((_, log)) = says("Span<u32> widths;", "u32 widths;") else { return };
     assert!(log.contains("Problem::widths: in Rust 16 bytes, from byte 48 on"), "{log}");

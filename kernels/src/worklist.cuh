@@ -25,9 +25,21 @@
 
 namespace millstream {
 
+template <class...>
+using Void = void;
+
+// Whether a program has a type of arcs, with a target.
+template <class Program, class = void>
+constexpr bool has_arcs = false;
+template <class Program>
+constexpr bool has_arcs<Program, Void<decltype(Program::Arc::target)>> = true;
+
 // One device's worklist as its kernels see it.
 template <class Program, bool is_fused = false>
 struct Worklist : Split<Program, is_fused> {
+    static_assert(has_arcs<Program>,
+                  "a program has a struct Arc, with a member target: what is read of an arc");
+
     using Base = Split<Program, is_fused>;
     using Base::common, Base::count, Base::fail, Base::outboxes;
     using Base::produce, Base::queue, Base::split_send, Base::tally;

@@ -222,7 +222,7 @@ fn parse_entry(entry: &str) -> Result<Entry, String> {
         _ => return Err(format!("{entry:?} names neither host nor cuda, as {FORMS} do")),
     };
     if count == 0 || virtual_devices == 0 {
-        return Err(format!("{entry:?} names no device"));
+        return Err(format!("{entry:?} names no device: in host:4 and x4 the number is how many"));
     }
     if count > MOST || virtual_devices > MOST {
         return Err(format!("{entry:?} names more than {MOST} devices"));

@@ -207,6 +207,8 @@ impl Graph {
         if from == to {
             return Err(Error::SelfLoop { endpoint: from.name() });
         }
+        // Devices of other contexts have the same ids.
+        [from, to].into_iter().try_for_each(|end| self.shared.check_endpoint(end))?;
         let link = (from.id(), to.id());
         if !self.shared.state.lock().plain_links.insert(link) {
             return Err(Error::DuplicateLink { from: from.name(), to: to.name() });

@@ -2,7 +2,7 @@
 //! be at a vertex after many steps along arcs. Two ways to the same ranks: full
 //! sweeps in which every vertex *pulls* from its predecessors, and residuals that
 //! are *pushed* along arcs on a distributed worklist \[G §4.6.3\]. How both go, and what
-//! orders them, is in `README.md` beside this file.
+//! orders them, is in `README.md` of the folder `src`.
 
 mod askers;
 mod error;

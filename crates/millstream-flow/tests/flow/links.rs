@@ -265,7 +265,7 @@ fn a_segment_released_too_early_ends_the_graph() {
 #[test]
 fn impossible_links_are_refused() {
     let context = Context::builder().devices(Devices::host(2)).build().unwrap();
-    let stranger = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let stranger = Context::builder().devices(Devices::host(2)).build().unwrap();
     let graph = Graph::new(&context);
     let (first, second) = (&context.devices()[0], &context.devices()[1]);
     let buffers = Buffers::bytes(64);
@@ -281,6 +281,11 @@ fn impossible_links_are_refused() {
     assert!(matches!(refused(none), Error::NoBuffers));
     let ends = graph.link::<u64>(first, second, buffers).unwrap();
     assert!(matches!(refused(graph.link(first, second, buffers)), Error::DuplicateLink { .. }));
+    // Named alike, but of another context.
+    let [other_first, other_second] = stranger.devices() else { panic!("two devices") };
+    for (from, to) in [(other_first, second), (first, other_second), (other_first, other_second)] {
+        assert!(matches!(refused(graph.link(from, to, buffers)), Error::ForeignDevice { .. }));
+    }
     drop(ends);
 }
 
