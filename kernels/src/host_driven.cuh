@@ -90,7 +90,7 @@ __device__ void split_received(const Common<Program>& common,
     if (worklist.finish_block() && threadIdx.x < 32) worklist.publish(0);
 }
 
-// A `process` follows on the same stream, which publishes.
+// A `process` follows on the same stream, which publishes for both.
 template <class Program>
 __device__ void undefer_items(const Common<Program>& common, u32 threshold) {
     __shared__ Tally tally;
@@ -102,8 +102,10 @@ __device__ void undefer_items(const Common<Program>& common, u32 threshold) {
                       [&](bool is_item, u32 item) { worklist.undefer(is_item, item); });
     if (!worklist.finish_block()) return;
     // What stays is queued again: there is always something left then.
-    if (threadIdx.x == 0) consumes.finish(deferred, word, true);
+    if (threadIdx.x != 0) return;
+    consumes.finish(deferred, word, true);
     worklist.end();
+    common.tell.say();
 }
 
 }  // namespace millstream

@@ -301,7 +301,7 @@ struct Worklist : Split<Program, is_fused> {
         if (lane() == 0) common.tell.say();
     }
 
-    // What the last block does last if another kernel publishes for it.
+    // What the last block does last, but for what it says.
     __device__ void end() {
         if (threadIdx.x == 0) common.scratch[ticket] = 0;
     }

@@ -16,8 +16,8 @@ use crate::parameter::{Accesses, Argument, Parameter, Value, Write};
 /// A kernel that ends in another way says it, too, or nobody hears of its end.
 ///
 /// A GPU's stream then writes no word for what comes right behind the kernel:
-/// [`Stream::completed`](crate::Stream::completed), or [`Stream::record`](crate::Stream::record). Where
-/// operations are [traced](crate::DeviceSetBuilder::trace), kernels are asked to say nothing.
+/// [`Stream::completed`](crate::Stream::completed), or [`Stream::record`](crate::Stream::record). Kernels
+/// that are [traced](crate::DeviceSetBuilder::trace) are asked to say nothing.
 ///
 /// ```
 /// use millstream_device::{CudaSource, DeviceList, DeviceSet, Kernel, Tell, Trusted, Write};

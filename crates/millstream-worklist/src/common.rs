@@ -15,7 +15,7 @@ pub(crate) const OUTBOXES: usize = 2;
 
 /// What every kernel takes: problem; bits, entries and control of all queues,
 /// one after the other, and how many items one may hold; status; scratch memory and report of the task; where it
-/// runs; how those that report say that they are over.
+/// runs; how it says that it is over.
 pub(crate) type Common<P> =
     (<P as Program>::Problem, Queues, Shared<u64>, Shared<u64>, Shared<u64>, Value<Place>, Tell);
 

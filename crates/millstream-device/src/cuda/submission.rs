@@ -13,7 +13,7 @@ pub(super) struct Submission {
     /// The last point given out.
     pub(super) point: u64,
     /// Whether the last that the driver was given is a kernel that says itself when it has come to that
-    /// point.
+    /// point, for which nobody waits yet.
     pub(super) tells: bool,
     pub(super) held: Vec<Held>,
     pub(super) after: Vec<(Event, Arc<FirstCause>)>,

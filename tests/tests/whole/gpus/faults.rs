@@ -23,6 +23,7 @@ mod links;
 mod others;
 mod ranks;
 mod refusals;
+mod rounds;
 
 /// Longer than any case may take: opening a GPU takes a second.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use millstream::device::{
-    BoundKernel, Completion, CudaSource, Error, Kernel, KernelResult, Shared, Stream, StreamKind,
-    Tell, Trusted, Value, Write,
+    BoundKernel, Completion, CudaSource, DeviceSet, Error, InjectedFault, Injection, Kernel,
+    KernelResult, Shared, Stream, StreamKind, Tell, Trusted, Value, Write,
 };
 
-use super::{scaled, set};
+use super::{list, scaled, set};
 
 pub(super) const ITEMS: usize = 1000;
 
@@ -162,6 +162,34 @@ fn what_comes_behind_a_kernel_that_tells_is_not_heard_before_its_end() {
         set.block_on(end).unwrap().unwrap();
     }
     set.quiesce().unwrap();
+}
+
+/// What fails behind a kernel that tells is no more over for it than anything else.
+#[test]
+fn a_launch_that_fails_behind_a_kernel_that_tells() {
+    let ways: [Way; 2] = [
+        |_, kernel| kernel.submit_soon_with_completion(),
+        |stream, kernel| kernel.submit().and_then(|()| stream.completed()),
+    ];
+    for way in ways {
+        let faults = vec![InjectedFault::new("says nothing")];
+        let injection = Injection { faults, ..Injection::default() };
+        let set = DeviceSet::builder().devices(list()).injection(injection).build().unwrap();
+        let device = &set.devices()[0];
+        TELLS.prepare(device, 1).unwrap();
+        SAYS_NOTHING.prepare(device, 1).unwrap();
+        let stream = device.stream().unwrap();
+        let mut items = stream.uploaded(vec![0; ITEMS]).unwrap();
+        TELLS.launch(&stream, 1, (&mut items, Tell)).unwrap();
+        let fails = SAYS_NOTHING.bind(&stream, 1, (&mut items,)).unwrap();
+        let error = way(&stream, fails).and_then(|end| set.block_on(end).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("injected failure of says nothing"), "{error}");
+        assert!(stream.check().is_err());
+        set.quiesce().unwrap();
+        let other = device.stream().unwrap();
+        let found = set.block_on(other.download(&items).unwrap()).unwrap().unwrap();
+        assert_eq!(found, [7; ITEMS]);
+    }
 }
 
 /// Whether something is complete within so long, without a failure.

@@ -25,10 +25,12 @@ impl Lane {
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
         self.context.bind()?;
-        let point = submission.point + u64::from(!submission.tells);
+        // Once only: of two at one point the first that is finished would count for both.
+        let tells = std::mem::take(&mut submission.tells);
+        let point = submission.point + u64::from(!tells);
         let is_placed = is_placed || self.word.is_none();
         let native = is_placed.then(|| self.place(event, point)).transpose()?;
-        if let Some(word) = self.word.as_ref().filter(|_| !submission.tells) {
+        if let Some(word) = self.word.as_ref().filter(|_| !tells) {
             // SAFETY: the word lives as long as the lane; without the flag that omits
             // it, the write comes after everything before and makes that visible.
             let answer = unsafe {
