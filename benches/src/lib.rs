@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 
 use millstream::device::DeviceList;
 use millstream::flow::{Context, Devices};
+use mimalloc::MiMalloc;
+
+/// The command's.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 pub mod collective;
 pub mod device_link;

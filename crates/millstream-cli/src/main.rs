@@ -32,7 +32,12 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use mimalloc::MiMalloc;
 use output::printed_answer;
+
+/// Memory of one run is there for the next: see `docs/measurements/host-devices.md`.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Graph algorithms on asynchronous dataflow, over GPUs or host devices.
 #[derive(Debug, Parser)]
