@@ -8,7 +8,7 @@ use millstream::device::{
     KernelResult, Shared, Stream, StreamKind, Tell, Trusted, Value, Write,
 };
 
-use super::{list, scaled, set};
+use super::{is_gpu, list, scaled, set};
 
 pub(super) const ITEMS: usize = 1000;
 
@@ -158,8 +158,11 @@ fn what_comes_behind_a_kernel_that_tells_is_not_heard_before_its_end() {
         let mut end = stream.completed().unwrap();
         let is_over = heard(&mut end, Duration::from_millis(50));
         stop.store(0, 1).unwrap();
-        assert!(is_over.is_none(), "{device}: heard before it has begun");
-        set.block_on(end).unwrap().unwrap();
+        // A twin does not wait.
+        assert!(!is_gpu(device) || is_over.is_none(), "{device}: heard before it has begun");
+        if is_over.is_none() {
+            set.block_on(end).unwrap().unwrap();
+        }
     }
     set.quiesce().unwrap();
 }
