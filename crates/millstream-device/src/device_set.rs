@@ -15,7 +15,7 @@ use crate::device_list::{DeviceList, Driver};
 use crate::event::Promise;
 use crate::gpus::Gpus;
 use crate::host::{Faults, Runner, Simulation, SimulationReport};
-use crate::injection::Injection;
+use crate::injection::{InjectedFault, Injection};
 use crate::ledger::Ledger;
 use crate::memory_budget::MemoryBudget;
 use crate::topology::Topology;
@@ -352,6 +352,26 @@ impl DeviceSet {
     /// Operations submitted and not over.
     pub fn outstanding(&self) -> usize {
         self.shared.runner.outstanding() + self.shared.gpus.outstanding()
+    }
+
+    /// Faults of the [injection](DeviceSetBuilder::injection) that have not happened: a test of a program
+    /// that is to survive them has tested nothing while there are any.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet, InjectedFault, Injection};
+    ///
+    /// let faults = vec![InjectedFault::new("fill"), InjectedFault::new("fil l")];
+    /// let injection = Injection { faults, ..Injection::default() };
+    /// let builder = DeviceSet::builder().devices(DeviceList::host(1)).injection(injection);
+    /// let set = builder.build()?;
+    /// let (stream, mut items) = (set.devices()[0].stream()?, set.devices()[0].buffer::<u8>(3)?);
+    /// let filled = stream.fill(&mut items, 7).and_then(|()| stream.record()?.synchronize());
+    /// assert!(filled.is_err());
+    /// assert_eq!(set.faults_left(), [InjectedFault::new("fil l")]);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    pub fn faults_left(&self) -> Vec<InjectedFault> {
+        self.shared.host.core.faults.left()
     }
 
     /// Waits until every operation submitted so far is over; what host code does next comes after all of them.

@@ -70,8 +70,8 @@ pub struct InjectedFault {
 
 impl InjectedFault {
     /// The first operation whose name contains `operation`: a [kernel's name](crate::Kernel::name),
-    /// `copy`, `upload`, `download`, `fill` or `allocate`. If there is none, nothing fails, and nobody
-    /// says so. A [trace](crate::DeviceSetBuilder::trace) has the names of what runs: a host-driven
+    /// `copy`, `upload`, `download`, `fill` or `allocate`. If there is none, nothing fails: see
+    /// [`DeviceSet::faults_left`](crate::DeviceSet::faults_left). A [trace](crate::DeviceSetBuilder::trace) has the names of what runs: a host-driven
     /// worklist's kernels are `insert`, `process`, `pack`, `split_receive` and `undefer`.
     pub fn new(operation: impl Into<String>) -> InjectedFault {
         InjectedFault { operation: operation.into(), device: None, occurrence: 0 }

@@ -159,32 +159,41 @@ impl Runner {
     }
 }
 
-/// Operations that are to fail, and how many that match have passed.
+/// Operations that are to fail, and how many that match are to pass before; `None` once one has failed.
 #[derive(Debug)]
-pub(crate) struct Faults(Option<Mutex<Vec<InjectedFault>>>);
+pub(crate) struct Faults(Option<Mutex<Vec<(InjectedFault, Option<u64>)>>>);
 
 impl Faults {
     pub(crate) fn new(injection: &Injection) -> Faults {
+        let faults = injection.faults.iter();
+        let faults = faults.map(|fault| (fault.clone(), Some(fault.occurrence)));
         let is_any = !injection.faults.is_empty();
-        Faults(is_any.then(|| Mutex::new(injection.faults.clone())))
+        Faults(is_any.then(|| Mutex::new(faults.collect())))
+    }
+
+    /// Those that no operation has failed for.
+    pub(crate) fn left(&self) -> Vec<InjectedFault> {
+        let Some(faults) = &self.0 else { return Vec::new() };
+        let faults = faults.lock();
+        let left = faults.iter().filter(|(_, to_pass)| to_pass.is_some());
+        left.map(|(fault, _)| fault.clone()).collect()
     }
 
     /// Counts an operation, and fails it if it is its turn.
     pub(crate) fn check(&self, operation: &str, device: &str) -> Result<()> {
         let Some(faults) = &self.0 else { return Ok(()) };
         let mut faults = faults.lock();
-        let matching = faults.iter_mut().filter(|fault| {
+        let matching = faults.iter_mut().filter(|(fault, _)| {
             operation.contains(&fault.operation)
                 && fault.device.as_ref().is_none_or(|wanted| wanted == device)
         });
-        for fault in matching {
-            if fault.occurrence == 0 {
-                // Once only.
-                fault.occurrence = u64::MAX;
+        for (_, to_pass) in matching {
+            if *to_pass == Some(0) {
+                *to_pass = None;
                 let (operation, device) = (operation.to_string(), device.to_string());
                 return Err(Error::Injected { operation, device });
             }
-            fault.occurrence -= 1;
+            *to_pass = to_pass.map(|count| count - 1);
         }
         Ok(())
     }

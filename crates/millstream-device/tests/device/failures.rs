@@ -106,6 +106,7 @@ fn an_operation_fails_by_occurrence() {
                 .map(|_| ADD_ONE.launch(&stream, 1, (&mut buffer,)).and_then(|()| stream.record()));
             let failed = events.map(|event| event.and_then(|event| event.synchronize()).is_err());
             assert_eq!(failed, [false, false, true, true]);
+            assert_eq!(set.faults_left(), faults[1..]);
 
             let stream = set.devices()[1].stream().unwrap();
             let _first = stream.uploaded(vec![1_u32]).unwrap();
@@ -117,6 +118,7 @@ fn an_operation_fails_by_occurrence() {
             assert!(
                 matches!(error, Error::Injected { operation, device } if operation == "upload" && device == "host:1")
             );
+            assert_eq!(set.faults_left(), []);
         },
     );
 }

@@ -27,6 +27,7 @@ fn launches_that_are_refused() {
             let error = sssp::run(&context, &road, parts, options, &[0]).unwrap_err().to_string();
             assert!(error.contains(&format!("injected failure of {kernel}")), "{error}");
             context.device_set().quiesce().unwrap();
+            assert_eq!(context.device_set().faults_left(), []);
             context.devices().iter().for_each(works);
         }
     });
