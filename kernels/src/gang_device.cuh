@@ -68,7 +68,7 @@ class GangDevice {
 
     // One thread, at the end.
     __device__ void tell_host(u32 word, u64 value) const {
-        // Relaxed: the kernel's end publishes it.
+        // Relaxed: what the kernel tells publishes it.
         store_relaxed_sys(&reports.report[word], value);
     }
 

@@ -354,8 +354,9 @@ impl DeviceSet {
         self.shared.runner.outstanding() + self.shared.gpus.outstanding()
     }
 
-    /// Faults of the [injection](DeviceSetBuilder::injection) that have not happened: a test of a program
-    /// that is to survive them has tested nothing while there are any.
+    /// Faults of the [injection](DeviceSetBuilder::injection) that have not happened: to be asked when all is
+    /// [over](DeviceSet::quiesce), where a test of a program that is to survive them has tested nothing
+    /// if there are any.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet, InjectedFault, Injection};

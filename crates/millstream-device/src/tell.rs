@@ -12,7 +12,8 @@ use crate::parameter::{Accesses, Argument, Parameter, Value, Write};
 /// In CUDA C++ it is a `millstream::Tell`. Its `say` is for one thread, when all threads of all blocks
 /// have done what they do, and that thread has acquired it: what the kernel uses may be given back from
 /// then on. In a kernel of several blocks `say_last(tell, left)` finds that thread: every block calls it as the
-/// last thing that it does, with a word of the device's memory that is 0 before the kernel, and again after it.
+/// last thing that it does, with a word of 64 bits in the device's memory, of its own for kernels that may run
+/// beside each other, that is 0 before the kernel, and again after it.
 /// A kernel that ends in another way says it, too, or nobody hears of its end.
 ///
 /// A GPU's stream then writes no word for what comes right behind the kernel:

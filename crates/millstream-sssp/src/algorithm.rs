@@ -10,9 +10,9 @@ use std::fmt;
 pub enum Algorithm {
     /// In steps where the devices can, unless the graph is
     /// [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out, or is
-    /// [mesh-like](millstream_graph::partition::is_mesh_like) and has few arcs a vertex:
-    /// such a graph has so many steps, of so few vertices each, that meeting after each costs
-    /// more than the vertices (`docs/decisions/0025-near-and-far-piles.md`). It is searched by near and far piles
+    /// [mesh-like](millstream_graph::partition::is_mesh_like) and has few arcs a vertex or is not
+    /// [near](millstream_traversal::DepthProbe::is_near): such a graph has so many steps that what each
+    /// costs is more than the vertices (`docs/decisions/0025-near-and-far-piles.md`). It is searched by near and far piles
     /// where that can be, else asynchronously.
     #[default]
     Auto,

@@ -180,10 +180,11 @@ async fn upload<W: Pod + Send + Sync>(
     Ok(parts)
 }
 
-/// Whether a search should go in steps, if the devices can: unless these are many, of few vertices each. A
-/// graph that suits near and far piles has such, too, where it is too small for that to be seen.
+/// Whether a search should go in steps, if the devices can: unless these are many. A graph that suits
+/// near and far piles has many, too, where it is too small for that to be seen.
 pub(crate) fn is_worth_it(graph: &CsrGraph, depth: DepthProbe) -> bool {
-    !depth.is_deep() && (!NearRows::suit(graph) || !partition::is_mesh_like(graph))
+    let is_random = || depth.is_near() && !NearRows::suit(graph);
+    !depth.is_deep() && (is_random() || !partition::is_mesh_like(graph))
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ const THIN: usize = 512;
 /// Levels are many from here on: a whole neighbourhood of thin ones has more.
 const MANY: usize = NEIGHBOURHOOD / THIN;
 
+/// A neighbourhood of fewer levels is no mesh's of two dimensions: such a one of 24 arcs a vertex has 45.
+const NEAR: usize = 24;
+
 /// Vertices of a level on average, less than which are nothing beside a meeting of host devices, where
 /// rows are not packed: on four, a road map in scattered parts, of a hundred and more, took seven times
 /// as long asynchronously, and a chain a tenth.
@@ -55,6 +58,11 @@ impl DepthProbe {
     /// Whether levels are thin and so many that devices should not meet after each.
     pub fn is_deep(self) -> bool {
         self.is_thin() && self.levels >= MANY
+    }
+
+    /// Whether there are so few levels that the rest of the graph is likely to have few more.
+    pub fn is_near(self) -> bool {
+        self.levels < NEAR
     }
 
     /// Whether, of such levels, most have a few vertices only: host devices, which meet sooner
@@ -115,9 +123,25 @@ mod tests {
     }
 
     #[test]
-    fn sparse_graphs_without_far_ends_are_not_deep() {
+    fn sparse_graphs_without_far_ends_are_near_and_not_deep() {
         let random = generate::random(1 << 17, 3 << 17, &GenerateOptions::default()).unwrap();
-        assert!(!DepthProbe::new(&random).is_thin());
+        let probe = DepthProbe::new(&random);
+        assert!(probe.is_near() && !probe.is_thin());
+    }
+
+    /// Of 24 arcs a vertex.
+    #[test]
+    fn a_mesh_of_many_arcs_is_neither_near_nor_deep() {
+        let mut edges = Vec::new();
+        for at in 0..300u32 * 300 {
+            let below = (0..10).map(|by| at + 300 * (1 + by / 5) + by % 5 - 2);
+            for to in [at + 1, at + 2].into_iter().chain(below) {
+                edges.extend([(at, to), (to, at)]);
+            }
+        }
+        let mesh = CsrGraph::from_edges(300 * 303, &edges).unwrap();
+        let probe = DepthProbe::new(&mesh);
+        assert!(!probe.is_near() && !probe.is_deep(), "{probe:?}");
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use cudarc::driver::sys;
 use millstream::device::{
-    Device, DeviceSet, Error, Kernel, KernelFault, LibraryCall, Tell, Trusted, Write,
+    Device, DeviceSet, Error, Kernel, KernelFault, LibraryCall, Trusted, Write,
 };
 
-use super::telling::TELLS_EARLY;
+use super::telling::WAITS;
 use super::{is_gpu, list};
 
 /// Two of this size are more than a GPU has.
@@ -85,10 +85,11 @@ fn pinning_waits_for_no_kernel() {
         if !is_gpu(device) {
             continue;
         }
-        TELLS_EARLY.prepare(device, 1).unwrap();
+        WAITS.prepare(device, 1).unwrap();
         let stream = device.stream().unwrap();
         let stop = set.host().shared::<u32>(1).unwrap();
-        TELLS_EARLY.launch(&stream, 1, (&stop, Tell)).unwrap();
+        WAITS.launch(&stream, 1, (&stop,)).unwrap();
+        let over = stream.record().unwrap();
         let (done, hear) = mpsc::channel();
         let host = set.host().clone();
         let pins = std::thread::spawn(move || {
@@ -96,11 +97,11 @@ fn pinning_waits_for_no_kernel() {
             done.send(buffers.collect::<Result<Vec<_>, _>>().map(drop))
         });
         let pinned = hear.recv_timeout(Duration::from_secs(10));
-        let is_over = stream.record().unwrap().is_complete();
+        let is_over = over.is_complete();
         stop.store(0, 1).unwrap();
         pins.join().unwrap().unwrap();
         pinned.unwrap_or_else(|_| panic!("{device}: pinning waits for a kernel")).unwrap();
         assert!(!is_over, "{device}: nothing was waited for");
-        stream.record().unwrap().synchronize().unwrap();
+        over.synchronize().unwrap();
     }
 }

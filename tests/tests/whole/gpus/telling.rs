@@ -35,6 +35,10 @@ extern "C" __global__ void tells_early(Span<u32> stop, Tell tell) {
     while (load_relaxed_sys(&stop[0]) == 0) __nanosleep(1000);
 }
 
+extern "C" __global__ void waits(Span<u32> stop) {
+    while (load_relaxed_sys(&stop[0]) == 0) __nanosleep(1000);
+}
+
 // Many blocks, of which the last one tells.
 extern "C" __global__ void fills(Span<u32> items, Span<u64> left, u32 value, Tell tell) {
     for (u64 at = thread_in_grid(); at < items.len; at += threads_in_grid()) items[at] = value;
@@ -69,6 +73,14 @@ pub(super) static TELLS_EARLY: Kernel<(Shared<u32>, Tell)> = Kernel::with_source
     "tells early",
     // SAFETY: what it uses is kept until it is over, by who launches it.
     unsafe { Trusted::new(source("tells_early").block_each()) },
+    |_, _| Ok(()),
+);
+
+/// Says nothing, and waits for as long.
+pub(super) static WAITS: Kernel<(Shared<u32>,)> = Kernel::with_source(
+    "waits",
+    // SAFETY: as above.
+    unsafe { Trusted::new(source("waits").block_each()) },
     |_, _| Ok(()),
 );
 
