@@ -304,13 +304,11 @@ impl Bfs {
         let are_gpus = context.all_gpus();
         let (distributed, rows) =
             DistributedGraph::with_structure(context, graph, partition).await?;
+        let is_needed = algorithm == Algorithm::NearFar;
         let near = match options.layouts && algorithm != Algorithm::Asynchronous {
             false => Err(Unsuitable::Upload),
             true if !depth.is_thin() => Err(Unsuitable::Levels),
-            true => {
-                let is_needed = algorithm == Algorithm::NearFar;
-                NearRows::new::<Levels>(graph, &distributed, is_needed).await?
-            }
+            true => NearRows::new::<Levels>(graph, &distributed, is_needed).await?,
         };
         let has_hubs = options.layouts && are_gpus && near.is_err();
         let hubs = match incoming.of(&distributed).filter(|_| has_hubs) {

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 ///
 /// let injection = Injection {
 ///     seed: 7,
-///     faults: vec![InjectedFault::new("process").on("host:1").occurrence(3)],
+///     faults: vec![InjectedFault::new("copy").on("host:1").occurrence(3)],
 ///     ..Injection::default()
 /// };
 /// # let _ = injection;
@@ -70,9 +70,9 @@ pub struct InjectedFault {
 
 impl InjectedFault {
     /// The first operation whose name contains `operation`: a [kernel's name](crate::Kernel::name),
-    /// `copy`, `upload`, `download`, `fill` or `allocate`. If there is none, nothing fails: see
-    /// [`DeviceSet::faults_left`](crate::DeviceSet::faults_left). A [trace](crate::DeviceSetBuilder::trace) has the names of what runs: a host-driven
-    /// worklist's kernels are `insert`, `process`, `pack`, `split_receive` and `undefer`.
+    /// `copy`, `upload`, `download`, `fill` or `allocate`; a [trace](crate::DeviceSetBuilder::trace)
+    /// has the names of what runs. If there is none, nothing fails: see
+    /// [`DeviceSet::faults_left`](crate::DeviceSet::faults_left).
     pub fn new(operation: impl Into<String>) -> InjectedFault {
         InjectedFault { operation: operation.into(), device: None, occurrence: 0 }
     }

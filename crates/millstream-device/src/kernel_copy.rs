@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use crate::cuda_source::CudaSource;
 use crate::device::Device;
 use crate::event::Event;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, KernelResult};
 use crate::launch::BoundKernel;
 use crate::parameter::{Read, Write};
 use crate::part::same_length;
@@ -46,10 +46,7 @@ static COPY_BYTES: Kernel<(Read<u8>, Write<u8>)> = Kernel::with_source(
     "copy by kernel",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
     unsafe { Trusted::new(source("copy_bytes")) },
-    |_, (from, to)| {
-        to.copy_from_slice(from);
-        Ok(())
-    },
+    |_, (from, to)| copied(from, to),
 );
 
 /// As many as one block copies, which knows when all of it is done.
@@ -57,11 +54,13 @@ static COPY_FEW_BYTES: Kernel<(Read<u8>, Write<u8>, Tell)> = Kernel::with_source
     "copy by kernel",
     // SAFETY: as above, and it tells when its only block is done.
     unsafe { Trusted::new(source("copy_few_bytes")) },
-    |_, (from, to, ())| {
-        to.copy_from_slice(from);
-        Ok(())
-    },
+    |_, (from, to, ())| copied(from, to),
 );
+
+fn copied(from: &[u8], to: &mut [u8]) -> KernelResult {
+    to.copy_from_slice(from);
+    Ok(())
+}
 
 /// Work elements of a launch for so many bytes: a thread each.
 fn size(bytes: usize) -> usize {
@@ -135,7 +134,7 @@ impl Device {
         }
     }
 
-    /// Loads the kernel of [`Stream::copy_by_kernel`], as its first launch here would:
+    /// Loads the kernels of [`Stream::copy_by_kernel`], as their first launches here would:
     /// see [`Kernel::prepare`].
     ///
     /// # Errors

@@ -60,7 +60,8 @@ impl DepthProbe {
         self.is_thin() && self.levels >= MANY
     }
 
-    /// Whether there are so few levels that the rest of the graph is likely to have few more.
+    /// Whether there are so few levels, less than 24, that the rest of the graph is likely to have few
+    /// more.
     pub fn is_near(self) -> bool {
         self.levels < NEAR
     }

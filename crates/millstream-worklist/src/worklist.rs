@@ -190,9 +190,8 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { batch: items.max(1), ..self }
     }
 
-    /// Steps of the priority threshold \[G §4.4\], 1 at least (0 is 1); without, everything runs at
-    /// once. Each step looks at all that is deferred: some tens of steps are worth it, as many as
-    /// there are items take time that grows with their square.
+    /// Steps of the priority threshold \[G §4.4\], 1 at least; without, everything runs at once. Each
+    /// looks at all that is deferred: as many as there are items take time that grows with their square.
     #[must_use]
     pub fn delta(self, delta: Option<u32>) -> DistributedWorklist<P> {
         DistributedWorklist { delta: delta.map(|delta| delta.max(1)), ..self }

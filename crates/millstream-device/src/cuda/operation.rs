@@ -31,7 +31,7 @@ pub(super) type TracedTask = (Task, Option<Box<Tracing>>);
 
 pub(super) enum Work {
     Run(TracedTask),
-    /// And then points to where the driver's stream has come.
+    /// The same, and a point right behind it.
     RunTo(TracedTask, Event, Followers),
     /// Makes the driver's stream say when it has come to here.
     Point(Option<Event>, Option<Held>),

@@ -68,7 +68,8 @@ impl Stream {
         self.copy_place(from, Place::new::<T>(destination.allocation(), &range))
     }
 
-    /// Copies items of a shared buffer. What may still change them must be ordered before.
+    /// Copies items of a shared buffer. Kernels that change them are over before, by the order of
+    /// streams; what this stream is given next has the copies.
     ///
     /// ```
     /// # use millstream_device::{DeviceList, DeviceSet};
