@@ -106,7 +106,7 @@ impl Hubs {
             places.into_par_iter().for_each(|(vertex, places)| {
                 places.iter_mut().zip(own(vertex)).for_each(|(place, &target)| *place = target);
             });
-            let targets = Arc::new(stream.uploaded(targets)?);
+            let targets = Arc::new(stream.lent(targets)?);
             stream.completed()?.await?;
             hubs.devices.push(DeviceHubs { of, targets });
         }

@@ -1,6 +1,7 @@
 //! Which vertices a search need not look for, and the bits that it begins with.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millstream_device::{Device, DeviceBuffer, Event, SharedBuffer, Stream};
 use millstream_flow::Context;
@@ -17,8 +18,8 @@ const FEW: usize = 8;
 /// Vertices without arcs: a search's visited bits have them from the beginning.
 #[derive(Debug)]
 pub(crate) struct Isolated {
-    /// A bit for each of them by new id, and for those past the last vertex.
-    bits: Vec<u32>,
+    /// A bit for each vertex by new id, set for them; those past the last vertex are not.
+    bits: Arc<[u32]>,
     /// Vertices with arcs.
     connected: u32,
     /// The bits on each device.
@@ -42,12 +43,12 @@ impl Isolated {
             its.rev().fold(0, |word, vertex| word << 1 | u32::from(is_isolated(vertex)))
         };
         let words = (0..vertices.div_ceil(32)).into_par_iter().with_min_len(PIECE);
-        let bits: Vec<u32> = words.map(|at| word(32 * at)).collect();
+        let bits: Arc<[u32]> = words.map(|at| word(32 * at)).collect();
         let connected =
             vertices - bits.par_iter().in_pieces().map(|word| word.count_ones()).sum::<u32>();
         let upload = |device: &Device| {
             let stream = device.stream()?;
-            Ok((stream.uploaded(bits.clone())?, stream.record()?))
+            Ok((stream.lent(Arc::clone(&bits))?, stream.record()?))
         };
         let uploads = context.devices().iter().map(upload);
         let uploads: Vec<(_, Event)> = uploads.collect::<millstream_device::Result<_>>()?;
@@ -116,7 +117,7 @@ impl Beginning<'_> {
         let differs = |(at, word): &(&usize, &u32)| bits[**at] != **word;
         let changed: Vec<_> = self.changed.iter().filter(differs).collect();
         if changed.len() > FEW {
-            let mut bits = bits.clone();
+            let mut bits = bits.to_vec();
             changed.into_iter().for_each(|(&at, &word)| bits[at] = word);
             return stream.upload_shared(bits, visited, start..start + self.words());
         }

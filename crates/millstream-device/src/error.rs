@@ -188,6 +188,14 @@ pub enum Error {
         /// The buffer, with its label.
         buffer: String,
     },
+    /// Memory that is [lent](crate::Stream::lent), to be written.
+    #[error("{operation} would write {buffer}, which is lent and only read; upload it instead")]
+    Lent {
+        /// The operation refused.
+        operation: String,
+        /// The buffer, with its label.
+        buffer: String,
+    },
     /// Memory that words guard, given to a kernel that knows nothing of them.
     #[error("{buffer} is guarded by words: kernels take it as Guarded")]
     Guarded {

@@ -211,6 +211,7 @@ impl Ledger {
             let twice = accesses[..position].iter().any(|(earlier, earlier_kind)| {
                 Arc::ptr_eq(earlier, allocation) && kind.conflicts_with(*earlier_kind)
             });
+            allocation.check_lent(operation, *kind)?;
             let record = allocation.record.lock();
             if let Some(access) = clocks.conflict(Some(stream), *kind, &record) {
                 return Err(self.hazard(operation, allocation, access));

@@ -55,6 +55,7 @@ mod launch;
 mod launching;
 mod layout;
 mod ledger;
+mod lent;
 mod library_call;
 mod location;
 mod memory;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytemuck::Pod;
 use parking_lot::Mutex;
@@ -40,6 +40,8 @@ pub(crate) struct Allocation {
     pub(crate) bound: BoundUses,
     /// Of memory that words guard.
     turns: Option<Turns>,
+    /// Whether nothing may write it: see [`Stream::lent`].
+    pub(crate) is_lent: AtomicBool,
 }
 
 // SAFETY: the memory is plain bytes; who may touch it when is decided by the
@@ -104,7 +106,7 @@ impl Allocation {
         Ok(allocation)
     }
 
-    fn of(core: &Arc<DeviceCore>, block: Block, counted: u64) -> Allocation {
+    pub(crate) fn of(core: &Arc<DeviceCore>, block: Block, counted: u64) -> Allocation {
         Allocation {
             id: core.number_buffer(),
             label: Mutex::new(None),
@@ -116,6 +118,7 @@ impl Allocation {
             readers: AtomicUsize::new(0),
             bound: BoundUses::default(),
             turns: None,
+            is_lent: AtomicBool::new(false),
         }
     }
 
@@ -280,7 +283,7 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// All of an allocation for so many items.
-    fn of(allocation: Arc<Allocation>, len: usize) -> DeviceBuffer<T> {
+    pub(crate) fn of(allocation: Arc<Allocation>, len: usize) -> DeviceBuffer<T> {
         DeviceBuffer {
             allocation,
             bytes: len.saturating_mul(size_of::<T>()),
@@ -399,8 +402,9 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The items, to be written by host code; of the host endpoint's buffers only.
     ///
     /// # Errors
-    /// A buffer elsewhere; an access that the host has not waited for, or that a bound kernel is
-    /// about to do; a live [`BufferReader`]; a fault of a GPU, as in [`DeviceBuffer::host_view`].
+    /// A buffer elsewhere; one that is [lent](Stream::lent); an access that the host has not waited for, or
+    /// that a bound kernel is about to do; a live [`BufferReader`]; a fault of a GPU, as in
+    /// [`DeviceBuffer::host_view`].
     pub fn host_view_mut(&mut self) -> Result<&mut [T]> {
         self.allocation.check_host(AccessKind::Write)?;
         let items = self.allocation.items::<T>(&(0..self.len));
@@ -445,6 +449,7 @@ impl Allocation {
         if !self.device.is_host_endpoint() && !self.is_staging {
             return Err(Error::NotHostAccessible { buffer: self.to_string() });
         }
+        self.check_lent("host code", kind)?;
         let hazard = |conflicting: &str, event: &str| {
             let (operation, buffer) = ("host code".to_string(), self.to_string());
             let (conflicting, event) = (conflicting.to_string(), event.to_string());

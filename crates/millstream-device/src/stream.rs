@@ -258,7 +258,8 @@ impl Stream {
         self.upload_place(data, to)
     }
 
-    /// A new buffer of this stream's device with these items.
+    /// A new buffer of this stream's device with these items. What is only read need not be copied on
+    /// host devices: see [`Stream::lent`].
     ///
     /// # Errors
     /// No memory; the first cause on a failed stream.

@@ -1,5 +1,5 @@
 //! Which devices ask for what a vertex gives: those to whose vertices its arcs lead
-//! \[G §4.5\]. Only they are told.
+//! \[G §4.5\]. Only they are told, or, where they read what they ask for, said to be.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -30,6 +30,14 @@ impl Askers {
             });
         }
         Askers { of: of.into_iter().map(AtomicU32::into_inner).collect() }
+    }
+
+    /// How many rows of a part each device asks for.
+    pub(crate) fn of_rows(&self, partition: &Partition, part: usize) -> Vec<u64> {
+        let own = partition.range(part);
+        let of = &self.of[own.start as usize..own.end as usize];
+        let asked = |device: usize| of.iter().filter(|&&of| of >> device & 1 != 0).count() as u64;
+        (0..partition.parts()).map(asked).collect()
     }
 
     /// Who asks for a row of each item of a part: all its rows go together.
@@ -63,5 +71,6 @@ mod tests {
         let askers = Askers::new(&rows, &parts);
         assert_eq!(askers.of, [0b100, 0b010, 0, 0b100, 0, 0]);
         assert_eq!(askers.of_items(&rows[0], &parts, 0), [0b110]);
+        assert_eq!(askers.of_rows(&parts, 0), [0, 1, 1]);
     }
 }

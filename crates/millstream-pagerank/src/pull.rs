@@ -119,7 +119,7 @@ impl<R: Real> PullGraph<R> {
     pub(crate) fn layout(&self) -> Layout {
         let bytes = |part: &PullPart<R>| {
             let words = part.sources.len() + part.askers.len() + part.told_rows.len();
-            let reals = part.weights.len() + part.even.len();
+            let reals = part.weights.len() + part.row_weights.len() + part.even.len();
             part.offsets.len() * size_of::<u64>()
                 + words * size_of::<u32>()
                 + reals * size_of::<R>()
@@ -225,10 +225,8 @@ struct HostGraph<'a, R: Real> {
     exchange: Exchange,
     /// What all vertices give when ranks are even, where a device has the shares of all.
     even: Arc<[R::Bits]>,
-    /// Unless there is nobody to be told, by a gang.
+    /// Unless there is nobody else, or links tell.
     askers: Option<Askers>,
-    /// How many vertices of each device the rows of each device ask for, where they read them.
-    asked: Vec<Vec<u64>>,
 }
 
 impl<'a, R: Real> HostGraph<'a, R> {
@@ -242,17 +240,9 @@ impl<'a, R: Real> HostGraph<'a, R> {
             Exchange::Links => Arc::default(),
             _ => even_shares(row_weights).map(R::to_bits).collect(),
         };
-        let is_told = rows.len() > 1 && exchange == Exchange::Gang;
-        let askers = is_told.then(|| Askers::new(rows, partition));
-        let asked = |(place, rows): (usize, &SlicedRows<R>)| {
-            let asked = halo::asked(&rows.sources, partition, place);
-            asked.iter().map(|vertices| vertices.len() as u64).collect()
-        };
-        let asked = match exchange {
-            Exchange::Common => rows.iter().enumerate().map(asked).collect(),
-            _ => Vec::new(),
-        };
-        HostGraph { partition, row_weights, exchange, even, askers, asked }
+        let is_asked = rows.len() > 1 && exchange != Exchange::Links;
+        let askers = is_asked.then(|| Askers::new(rows, partition));
+        HostGraph { partition, row_weights, exchange, even, askers }
     }
 
     /// A part, when the stream has come so far; it tells nobody anything over links.
@@ -261,32 +251,32 @@ impl<'a, R: Real> HostGraph<'a, R> {
         let own = partition.range(place);
         let row_weights = &self.row_weights[own.start as usize..own.end as usize];
         let row_weights = row_weights.iter().map(|&weight| R::from_f64(weight)).collect();
-        let of_items = |askers: &Askers| askers.of_items(&rows, partition, place);
-        let askers = self.askers.as_ref().map(of_items).unwrap_or_default();
-        let (told, places) = match self.exchange {
-            Exchange::Gang => {
+        let (askers, told) = match (&self.askers, self.exchange) {
+            (None, _) => (Vec::new(), vec![0; partition.parts()]),
+            (Some(askers), Exchange::Gang) => {
+                let askers = askers.of_items(&rows, partition, place);
                 let told = told(&askers, &rows, own.len(), partition.parts());
-                (told, Places::of_all(partition))
+                (askers, told)
             }
-            Exchange::Common => {
-                let told = self.asked.iter().map(|asked| asked[place]).collect();
-                (told, Places::of_all(partition))
-            }
-            Exchange::Links => (Vec::new(), Places::new(&rows.sources, partition, place)),
+            (Some(askers), _) => (Vec::new(), askers.of_rows(partition, place)),
+        };
+        let places = match self.exchange {
+            Exchange::Links => Places::new(&rows.sources, partition, place),
+            Exchange::Gang | Exchange::Common => Places::of_all(partition),
         };
         let has_all = self.exchange == Exchange::Gang || place == 0;
         let even = if has_all { Arc::clone(&self.even) } else { Arc::default() };
         let sources = places.of_sources(rows.sources, partition.vertices());
         Ok(PullPart {
-            offsets: uploaded(stream, rows.offsets)?,
-            sources: uploaded(stream, sources)?,
-            weights: uploaded(stream, rows.weights)?,
-            row_weights: uploaded(stream, row_weights)?,
-            even: Arc::new(stream.uploaded(even)?),
-            askers: uploaded(stream, askers)?,
+            offsets: lent(stream, rows.offsets)?,
+            sources: lent(stream, sources)?,
+            weights: lent(stream, rows.weights)?,
+            row_weights: lent(stream, row_weights)?,
+            even: Arc::new(stream.lent(even)?),
+            askers: lent(stream, askers)?,
             told,
             tells: Vec::new(),
-            told_rows: uploaded(stream, Vec::new())?,
+            told_rows: lent(stream, Vec::new())?,
             places,
             block_rows: rows.block_rows,
             long_rows: rows.long_rows,
@@ -318,7 +308,7 @@ async fn upload_halos<R: Real>(
         let (stream, own, mut rows) = (device.stream()?, partition.range(place), Vec::new());
         let tells = others.iter().map(|other| Halo::new(&own, other.asked_of(place), &mut rows));
         part.tells = tells.collect();
-        part.told_rows = uploaded(&stream, rows)?;
+        part.told_rows = lent(&stream, rows)?;
         part.told = part.tells.iter().map(|halo| halo.len() as u64).collect();
         stream.completed()?.await?;
     }
@@ -348,11 +338,11 @@ fn even_shares<R: Real>(row_weights: &[f64]) -> impl Iterator<Item = R> {
     row_weights.iter().map(move |&weight| R::from_f64(share(even, weight)))
 }
 
-fn uploaded<T: millstream_device::Pod + Send + Sync>(
+fn lent<T: millstream_device::Pod + Send + Sync>(
     stream: &Stream,
     items: Vec<T>,
 ) -> millstream_device::Result<Arc<DeviceBuffer<T>>> {
-    stream.uploaded(items).map(Arc::new)
+    stream.lent(items).map(Arc::new)
 }
 
 /// The CUDA C++ of single sweeps, of a gang's and of halos, each with the kernels of both

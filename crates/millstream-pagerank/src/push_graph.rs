@@ -69,9 +69,9 @@ impl<R: Real> PushGraph<R> {
                 Some(Weights::Real(all)) => reals(&all[arcs]),
             };
             let its_costs: Vec<_> = costs[own.clone()].iter().map(|&cost| cost as f32).collect();
-            weights.push(Arc::new(stream.uploaded(its_weights)?));
-            inverses.push(Arc::new(stream.uploaded(inverse[own].to_vec())?));
-            costs_on_devices.push(Arc::new(stream.uploaded(its_costs)?));
+            weights.push(Arc::new(stream.lent(its_weights)?));
+            inverses.push(Arc::new(stream.lent(inverse[own].to_vec())?));
+            costs_on_devices.push(Arc::new(stream.lent(its_costs)?));
             stream.completed()?.await?;
         }
         Ok(PushGraph {

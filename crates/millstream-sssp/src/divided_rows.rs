@@ -61,7 +61,8 @@ pub(crate) fn divide<W: Copy + Default + Send + Sync>(
 /// Of each part, behind a 0, how many arcs of each row lead into it.
 fn counted(graph: &CsrGraph, partition: &Partition) -> Vec<Vec<u64>> {
     let vertices = graph.vertices() as usize;
-    let mut all = vec![vec![0; vertices + 1]; partition.parts()];
+    // Not as clones of one, which this thread would write.
+    let mut all: Vec<_> = (0..partition.parts()).map(|_| vec![0; vertices + 1]).collect();
     let mut counts: Vec<_> = all.iter_mut().map(|counts| &mut counts[1..]).collect();
     let chunks = vertices.div_ceil(CHUNK);
     let length = |_, chunk| CHUNK.min(vertices - CHUNK * chunk);

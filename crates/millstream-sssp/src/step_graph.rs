@@ -167,10 +167,10 @@ async fn upload<W: Pod + Send + Sync>(
     for (device, DividedRows { offsets, targets, weights }) in context.devices().iter().zip(rows) {
         let stream = device.stream()?;
         parts.push(Part {
-            offsets: Arc::new(stream.uploaded(offsets)?),
-            targets: Arc::new(stream.uploaded(targets)?),
-            weights: weights_of(Arc::new(stream.uploaded(weights)?)),
-            owners: Arc::new(stream.uploaded(partition.boundaries().to_vec())?),
+            offsets: Arc::new(stream.lent(offsets)?),
+            targets: Arc::new(stream.lent(targets)?),
+            weights: weights_of(Arc::new(stream.lent(weights)?)),
+            owners: Arc::new(stream.lent(partition.boundaries().to_vec())?),
         });
         events.push(stream.record()?);
     }

@@ -195,15 +195,15 @@ impl DistributedGraph {
             let weights = match &weights {
                 HostWeights::None => PartWeights::None,
                 HostWeights::Integer(all) => {
-                    PartWeights::Integer(Arc::new(stream.uploaded(all.part(&arcs)?)?))
+                    PartWeights::Integer(Arc::new(stream.lent(all.part(&arcs)?)?))
                 }
                 HostWeights::Real(all) => {
-                    PartWeights::Real(Arc::new(stream.uploaded(all.part(&arcs)?)?))
+                    PartWeights::Real(Arc::new(stream.lent(all.part(&arcs)?)?))
                 }
             };
-            let offsets = Arc::new(stream.uploaded(offsets)?);
-            let targets = Arc::new(stream.uploaded(targets.slice(arcs)?)?);
-            let owners = Arc::new(stream.uploaded(partition.boundaries().to_vec())?);
+            let offsets = Arc::new(stream.lent(offsets)?);
+            let targets = Arc::new(stream.lent(targets.slice(arcs)?)?);
+            let owners = Arc::new(stream.lent(partition.boundaries().to_vec())?);
             events.push(stream.record()?);
             parts.push(Part { offsets, targets, weights, owners });
         }

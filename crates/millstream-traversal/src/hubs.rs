@@ -3,8 +3,9 @@
 
 use std::sync::atomic::Ordering;
 
+use futures_util::future::try_join_all;
 use millstream_device::{
-    CudaSource, Kernel, KernelFault, Read, Shared, SharedBuffer, Trusted, Value,
+    CudaSource, HostData, Kernel, KernelFault, Read, Shared, SharedBuffer, Trusted, Value,
 };
 use millstream_graph::CsrGraph;
 use millstream_graph::pieces::InPieces;
@@ -49,17 +50,19 @@ pub async fn find_hubs(
 ) -> Result<Vec<SharedBuffer<u32>>> {
     let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
     let degrees: Vec<u32> = vertices.map(|vertex| graph.degree(vertex) as u32).collect();
+    let degrees = HostData::from(degrees);
     let devices = rows.context().devices().iter().zip(rows.parts()).enumerate();
-    let mut hubs = Vec::new();
+    let (mut hubs, mut completions) = (Vec::new(), Vec::new());
     for (place, (device, part)) in devices {
         let (stream, range) = (device.stream()?, rows.partition().range(place));
-        let degrees = stream.uploaded(degrees.clone())?;
+        let degrees = stream.lent(degrees.clone())?;
         let of = device.shared(range.len())?;
         let arguments = (&*part.offsets, &*part.targets, &degrees, &of, range.start);
         FIND_HUBS.launch(&stream, range.len(), arguments)?;
-        stream.completed()?.await?;
+        completions.push(stream.completed()?);
         hubs.push(of);
     }
+    try_join_all(completions).await?;
     Ok(hubs)
 }
 

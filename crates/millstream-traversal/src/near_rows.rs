@@ -211,7 +211,7 @@ impl DeviceRows {
         let kernel = pack_kernel::<R>();
         let settings = PackSettings { first: own.start, end: own.end, place: 0, padding: 0 };
         let stream = device.stream()?;
-        let halo_ids = stream.uploaded(halo.clone())?;
+        let halo_ids = stream.lent(halo.clone())?;
         // All streams come after it.
         stream.completed()?.await?;
         let mut completions = Vec::new();
@@ -228,13 +228,13 @@ impl DeviceRows {
             completions.push(stream.completed()?);
         }
         let (offsets, targets, weights) = rows_of_halo::<R>(graph, partition, halo);
-        let (offsets, targets) = (stream.uploaded(offsets)?, stream.uploaded(targets)?);
-        let weights = stream.uploaded(weights)?;
+        let (offsets, targets) = (stream.lent(offsets)?, stream.lent(targets)?);
+        let weights = stream.lent(weights)?;
         let settings = PackSettings { place: own.len() as u32, ..settings };
         let arguments = (&offsets, &targets, &weights, &halo_ids, packed, settings);
         kernel.launch(&stream, halo.len(), arguments)?;
         let (exports, shape) = exports(halos, partition, place);
-        let exports = stream.uploaded(exports)?;
+        let exports = stream.lent(exports)?;
         completions.push(stream.completed()?);
         try_join_all(completions).await?;
         let halo = halo.clone();

@@ -7,6 +7,7 @@ mod common;
 mod failures;
 mod guarded;
 mod hazards;
+mod lent;
 mod memory;
 mod opening;
 mod ordering;

@@ -1,0 +1,85 @@
+//! Items of the program's that a device reads where they lie.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytemuck::Pod;
+
+use crate::block::Block;
+use crate::device::{Device, DevicePlace};
+use crate::host_data::HostData;
+use crate::ledger::AccessKind;
+use crate::memory::{Allocation, DeviceBuffer};
+use crate::parameter::Accesses;
+use crate::stream::Stream;
+use crate::task::Task;
+use crate::{Error, Result};
+
+impl Stream {
+    /// A buffer of this stream's device with these items, which nothing can write from then on: on a host
+    /// device the items themselves, for as long as the buffer or an operation holds them; on a GPU a copy
+    /// ([`Stream::uploaded`]). It counts against the device's budget on either. As after an upload, other streams have to wait for this one
+    /// before they use it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use millstream_device::{DeviceList, DeviceSet, Error};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
+    /// let stream = set.devices()[0].stream()?;
+    /// let items: Arc<[u32]> = Arc::new([1, 2, 3]);
+    /// let mut buffer = stream.lent(Arc::clone(&items))?;
+    /// assert_eq!(set.block_on(stream.download(&buffer)?)??, [1, 2, 3]);
+    /// assert!(matches!(stream.fill(&mut buffer, 0), Err(Error::Lent { .. })));
+    /// assert_eq!(items[..], [1, 2, 3]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Stream::uploaded`].
+    pub fn lent<T: Pod + Send + Sync>(
+        &self,
+        data: impl Into<HostData<T>>,
+    ) -> Result<DeviceBuffer<T>> {
+        let (data, device) = (data.into(), self.device());
+        let buffer = match &device.core.place {
+            DevicePlace::Host => {
+                let len = data.len();
+                let buffer = DeviceBuffer::of(Arc::new(Allocation::lent(device, data)?), len);
+                // Nothing is copied, but whoever would have to wait for that has to wait all the same.
+                let mut accesses = Accesses::of([buffer.allocation().access(AccessKind::Write)]);
+                self.submit("lend", &mut accesses, Task::Signal(Vec::new()))?;
+                buffer
+            }
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(_) => self.uploaded(data)?,
+        };
+        // Relaxed: nobody else has it yet.
+        buffer.allocation().is_lent.store(true, Ordering::Relaxed);
+        Ok(buffer)
+    }
+}
+
+impl Allocation {
+    /// Items of the program's, as memory of a host device.
+    fn lent<T: Pod + Send + Sync>(device: &Device, data: HostData<T>) -> Result<Allocation> {
+        let core = &device.core;
+        core.faults.check("allocate", core.name())?;
+        let items = data.items();
+        let (address, bytes) = (items.as_ptr().expose_provenance(), size_of_val(items) as u64);
+        let counted = core.reserve(bytes)?;
+        // The items stay where they are: nobody can change what is held, or take it apart.
+        let block = Block::Adopted { address, owner: Some(Box::new(data)) };
+        Ok(Allocation::of(core, block, counted))
+    }
+
+    /// # Errors
+    /// Memory that is only read, to be used otherwise.
+    pub(crate) fn check_lent(&self, operation: &str, kind: AccessKind) -> Result<()> {
+        // Relaxed: who has the buffer has it from the thread that lent it.
+        if kind == AccessKind::Read || !self.is_lent.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(Error::Lent { operation: operation.to_string(), buffer: self.to_string() })
+    }
+}
