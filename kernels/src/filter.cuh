@@ -6,18 +6,19 @@
 
 namespace millstream {
 
-// Appends the kept items of `input` to `output`, in no order, and stores their
-// number in `count`, a word of the host. `output` has room for all of them.
-// `scratch` has two words of the device that are 0 between kernels.
-template <class Item, class Predicate>
-__device__ void filter(Span<const Item> input, Span<Item> output, Span<u32> scratch,
-                       Span<u32> count, Predicate keeps) {
-    const u64 rounds = (input.len + threads_in_grid() - 1) / threads_in_grid();
+// Appends an item for each of `len` places for which `selects(place, item)` holds, which writes the item,
+// to `output`, in no order, and stores their number in `count`, a word of the host. `output` has room for
+// all of them. `scratch` has two words of the device that are 0 between kernels.
+template <class Item, class Selection>
+__device__ void append_selected(u64 len, Span<Item> output, Span<u32> scratch, Span<u32> count,
+                                Selection selects) {
+    const u64 rounds = (len + threads_in_grid() - 1) / threads_in_grid();
     u64 at = thread_in_grid();
     for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
-        const bool selected = at < input.len && keeps(input[at]);
+        Item item;
+        const bool selected = at < len && selects(at, item);
         const u32 place = append_place(&scratch[0], selected);
-        if (selected) output[place] = input[at];
+        if (selected) output[place] = item;
     }
     __syncthreads();
     if (threadIdx.x != 0) return;
@@ -27,6 +28,16 @@ __device__ void filter(Span<const Item> input, Span<Item> output, Span<u32> scra
         scratch[0] = 0;
         scratch[1] = 0;
     }
+}
+
+// Appends the kept items of `input`: see above.
+template <class Item, class Predicate>
+__device__ void filter(Span<const Item> input, Span<Item> output, Span<u32> scratch,
+                       Span<u32> count, Predicate keeps) {
+    append_selected(input.len, output, scratch, count, [&](u64 at, Item& item) {
+        item = input[at];
+        return keeps(item);
+    });
 }
 
 }  // namespace millstream

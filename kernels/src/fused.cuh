@@ -14,7 +14,7 @@
 namespace millstream {
 
 template <class Program>
-struct Gang : FusedService<Program> {
+struct FusedWorker : FusedService<Program> {
     using Base = FusedService<Program>;
     using typename Base::Packet;
     using Base::common, Base::words, Base::settings, Base::undefer;
@@ -308,7 +308,7 @@ struct Gang : FusedService<Program> {
         millstream::SpanSet<millstream::u32> inboxes,                                      \
         millstream::SpanSet<millstream::u32> credits,                                      \
         millstream::Span<millstream::u32> host, millstream::GangSettings settings) {       \
-        millstream::Gang<Program>{common,  statuses, words,   inboxes,                     \
+        millstream::FusedWorker<Program>{common,  statuses, words,   inboxes,                     \
                                   credits, host,     settings}                             \
             .run();                                                                        \
     }

@@ -6,6 +6,11 @@
 
 namespace millstream {
 
+// Asks for a line to be brought to the second-level cache.
+__device__ __forceinline__ void prefetch(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
+}
+
 // Of all lanes up to this one.
 __device__ __forceinline__ u32 prefix_sum(u32 value) {
     for (u32 step = 1; step < 32; step *= 2) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
+use futures_util::future::try_join_all;
 use millstream_device::{Device, DeviceBuffer, SharedBuffer};
 use millstream_graph::CsrGraph;
 use millstream_graph::pieces::InPieces;
@@ -89,6 +90,7 @@ impl Hubs {
             rest.is_some()
         });
         let mut hubs = Hubs { devices: Vec::new(), rows: BTreeMap::new(), time: Duration::ZERO };
+        let mut completions = Vec::new();
         let devices = distributed.context().devices().iter();
         for (place, (device, of)) in devices.zip(find_hubs(graph, incoming).await?).enumerate() {
             let range = partition.range(place);
@@ -107,9 +109,10 @@ impl Hubs {
                 places.iter_mut().zip(own(vertex)).for_each(|(place, &target)| *place = target);
             });
             let targets = Arc::new(stream.lent(targets)?);
-            stream.completed()?.await?;
+            completions.push(stream.completed()?);
             hubs.devices.push(DeviceHubs { of, targets });
         }
+        try_join_all(completions).await?;
         hubs.time = start.elapsed();
         Ok(hubs)
     }

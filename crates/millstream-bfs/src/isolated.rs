@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millstream_device::{Device, DeviceBuffer, Event, SharedBuffer, Stream};
+use futures_util::future::try_join_all;
+use millstream_device::{DeviceBuffer, SharedBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
@@ -46,17 +47,13 @@ impl Isolated {
         let bits: Arc<[u32]> = words.map(|at| word(32 * at)).collect();
         let connected =
             vertices - bits.par_iter().in_pieces().map(|word| word.count_ones()).sum::<u32>();
-        let upload = |device: &Device| {
+        let (mut on_devices, mut completions) = (Vec::new(), Vec::new());
+        for device in context.devices() {
             let stream = device.stream()?;
-            Ok((stream.lent(Arc::clone(&bits))?, stream.record()?))
-        };
-        let uploads = context.devices().iter().map(upload);
-        let uploads: Vec<(_, Event)> = uploads.collect::<millstream_device::Result<_>>()?;
-        let mut on_devices = Vec::new();
-        for (buffer, event) in uploads {
-            event.completed().await?;
-            on_devices.push(buffer);
+            on_devices.push(stream.lent(Arc::clone(&bits))?);
+            completions.push(stream.completed()?);
         }
+        try_join_all(completions).await?;
         Ok(Isolated { bits, connected, on_devices })
     }
 

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
+use futures_util::future::try_join_all;
 use millstream_device::{
     BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Stream,
     Tell, Trusted, Value,
@@ -167,15 +168,13 @@ impl LevelSearch<'_> {
         let context = self.graph.context();
         let start = self.start(sources);
         let gangs = GangMemory::of_all(context, 0, PUBLISHED + 1, self.patience)?;
-        let (mut memory, mut events) = (Vec::new(), Vec::new());
+        let (mut memory, mut completions) = (Vec::new(), Vec::new());
         for (place, gang) in gangs.into_iter().enumerate() {
             let stream = context.devices()[place].stream()?;
             memory.push(self.memory_of(place, &stream, gang, &start)?);
-            events.push(stream.record()?);
+            completions.push(stream.completed()?);
         }
-        for event in events {
-            event.completed().await?;
-        }
+        try_join_all(completions).await?;
         Ok(memory)
     }
 

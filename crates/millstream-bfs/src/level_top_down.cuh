@@ -157,10 +157,6 @@ class LevelTopDown : public LevelLog {
             send(is_new && !is_own, vertex, target);
     }
 
-    __device__ static void prefetch(const void* address) {
-        asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
-    }
-
     // A warp: tells owners of their vertices. The copy here of a vertex's bit says that
     // its owner has been told, so that an inbox has room for all.
     __device__ void send(bool is_item, u32 vertex, u32 target) {

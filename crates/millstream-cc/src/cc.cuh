@@ -91,24 +91,11 @@ extern "C" __global__ void pairs(Span<u32> parents, u32 first, Span<Edge> output
                                  Span<u32> scratch, Span<u32> count) {
     const u64 left = parents.len - first;
     const u64 vertices = left < output.len ? left : output.len;
-    const u64 rounds = (vertices + threads_in_grid() - 1) / threads_in_grid();
-    u64 at = thread_in_grid();
-    for (u64 round = 0; round < rounds; ++round, at += threads_in_grid()) {
+    append_selected(vertices, output, scratch, count, [&](u64 at, Edge& pair) {
         const u32 vertex = first + u32(at);
-        const u32 parent = at < vertices ? load_relaxed_gpu(&parents[vertex]) : vertex;
-        const bool selected = parent != vertex;
-        const u32 place = append_place(&scratch[0], selected);
-        if (selected) output[place] = Edge{vertex, parent};
-    }
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    // The last block to arrive has seen all that the others appended.
-    if (fetch_add_acq_rel_gpu(&scratch[1], 1) == gridDim.x - 1) {
-        store_release_sys(&count[0], load_relaxed_gpu(&scratch[0]));
-        store_relaxed_gpu(&scratch[0], 0u);
-        store_relaxed_gpu(&scratch[1], 0u);
-    }
+        pair = Edge{vertex, load_relaxed_gpu(&parents[vertex])};
+        return pair.from != pair.to;
+    });
 }
 
 // Makes the root of every vertex its parent, when all hooks are over.

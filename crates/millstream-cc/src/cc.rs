@@ -214,6 +214,11 @@ impl Cc {
         self.graph.vertices()
     }
 
+    /// Which arcs are hooked, as the graph's shape has decided.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
     /// How runs go.
     pub fn options(&self) -> &CcOptions {
         &self.options

@@ -8,7 +8,7 @@ namespace millstream {
 // Of a block.
 constexpr u32 gang_threads = 512;
 
-struct GangSettings {
+struct CcSettings {
     u64 patience_ns;
     u32 here;
     u32 devices;
@@ -21,7 +21,7 @@ struct GangSettings {
 };
 
 // What all kernels of a gang take.
-struct GangMemory {
+struct CcMemory {
     Span<u32> parents;
     SpanSet<u32> members;
     SpanSet<u64> pairs;
@@ -30,7 +30,7 @@ struct GangMemory {
     // A word for the host: whether the gang was stopped.
     Span<u64> report;
     Tell tell;
-    GangSettings settings;
+    CcSettings settings;
 };
 
 // What blocks count in a pass, and, in the first one only, what it has left.
@@ -53,7 +53,7 @@ constexpr u64 few_left = 256;
 enum Phase : u32 { by_hubs, by_arcs, enough };
 
 // One thread of each block, after a pass of the search.
-__device__ u32 decide(Totals& totals, const GangMemory& memory, u32 phase, bool is_first) {
+__device__ u32 decide(Totals& totals, const CcMemory& memory, u32 phase, bool is_first) {
     const u64 vertices = memory.parents.len;
     const u64 all = totals.count(found_count);
     const u64 found = all - totals.keep(found_before, all);
@@ -82,8 +82,8 @@ __device__ void count_flooded(const GangBarrier& barrier, const Flooded& flooded
 
 // Searches from the hub, pass by pass; all vertices become trees meanwhile.
 __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const Members& members,
-                                u32* list, const GangMemory& memory, GangBarrier& barrier) {
-    const GangSettings& settings = memory.settings;
+                                u32* list, const CcMemory& memory, GangBarrier& barrier) {
+    const CcSettings& settings = memory.settings;
     if (rows.has(settings.hub)) {
         flood_from_hub(rows, members, settings.hub);
         if (!have_met_here(barrier)) return false;
@@ -108,8 +108,8 @@ __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const M
 // The trees of a device's own rows, but for the members. It tells of them as it hooks.
 __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Members& members,
                               const Span<u64>& shared_arcs, const Told& told,
-                              const GangMemory& memory, GangBarrier& barrier) {
-    const GangSettings& settings = memory.settings;
+                              const CcMemory& memory, GangBarrier& barrier) {
+    const CcSettings& settings = memory.settings;
     __shared__ u32 lists[OpenVertices::most * gang_threads / 32];
     u32* const list = &lists[threadIdx.x / 32 * OpenVertices::most];
     if (!search_from_hub(rows, hubs, members, list, memory, barrier)) return false;
@@ -121,8 +121,8 @@ __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Mem
 }
 
 // Joins the trees of all devices, when each has told of its own.
-__device__ bool merge(const Told& told, const GangMemory& memory, GangBarrier& barrier) {
-    const GangSettings& settings = memory.settings;
+__device__ bool merge(const Told& told, const CcMemory& memory, GangBarrier& barrier) {
+    const CcSettings& settings = memory.settings;
     if (settings.devices == 1) return have_met_here(barrier);
     const auto done = [](const Totals&) { return u32(enough); };
     if (barrier.meet(done).phase != enough) return false;
@@ -142,8 +142,8 @@ using namespace millstream;
 // All steps of the method `outside_hub`.
 extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_outside_hub(
     const __grid_constant__ Rows rows, const Span<u32> hubs, const Span<u64> shared_arcs,
-    const __grid_constant__ GangMemory memory) {
-    const GangSettings& settings = memory.settings;
+    const __grid_constant__ CcMemory memory) {
+    const CcSettings& settings = memory.settings;
     const Members members{memory.members, settings.here, settings.devices};
     GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
                         settings.patience_ns);
@@ -158,8 +158,8 @@ extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_outside
 
 // What is left to do when the rows have been hooked.
 extern "C" __global__ __launch_bounds__(gang_threads, 2) void components_merged(
-    const __grid_constant__ GangMemory memory) {
-    const GangSettings& settings = memory.settings;
+    const __grid_constant__ CcMemory memory) {
+    const CcSettings& settings = memory.settings;
     const Members members{memory.members, settings.here, settings.devices};
     GangBarrier barrier(memory.words, settings.here, settings.devices, memory.host,
                         settings.patience_ns);

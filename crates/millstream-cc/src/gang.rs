@@ -17,7 +17,7 @@ use crate::solver::{Resident, Solver};
 use crate::spread::{Ranges, Sets};
 use crate::{Method, Result};
 
-/// `GangMemory` of `cc_gang.cuh`: parents; members and pairs of all devices; the barrier's
+/// `CcMemory` of `cc_gang.cuh`: parents; members and pairs of all devices; the barrier's
 /// words; the host's; the report; what the kernel tells.
 type Memory = (
     Shared<u32>,
@@ -34,9 +34,9 @@ type OutsideHub = ((Read<u64>, Read<u32>, Value<u32>), Shared<u32>, Shared<u64>,
 type Merged = (Memory,);
 
 millstream_device::cuda_struct! {
-    /// `GangSettings` of `cc_gang.cuh`.
+    /// `CcSettings` of `cc_gang.cuh`.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-    struct Settings as "millstream::GangSettings" {
+    struct Settings as "millstream::CcSettings" {
         patience_ns: u64,
         here: u32,
         devices: u32,

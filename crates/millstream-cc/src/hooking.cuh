@@ -6,6 +6,7 @@
 // its smallest vertex. Parents say nothing of other memory: all is relaxed.
 #pragma once
 
+#include "filter.cuh"
 #include "shared_arcs.cuh"
 #include "spread_arcs.cuh"
 

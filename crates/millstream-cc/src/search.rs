@@ -109,19 +109,18 @@ impl Search {
         let statistics = graph.statistics();
         let order = context.topology().ring_order();
         let links = links(&graph, context.devices(), &order, buffers)?;
-        let first = order.first().copied().unwrap_or(0);
-        let first = &solvers[first..=first];
+        let first = &solvers[order.first().copied().unwrap_or(0)];
         let start = Instant::now();
         let tasks = solvers.iter().zip(arcs).zip(links);
         let tasks = tasks.map(|((solver, arcs), links)| solver.run(arcs, links));
         let search = async {
             let (_, statistics) = try_join!(feeding, try_join_all(tasks))?;
-            completed(first).await?;
+            first.stream.completed()?.await?;
             Ok::<_, FlowError>(statistics)
         };
         let devices = graph.run(search).await?;
         let run_time = start.elapsed();
-        let mut result = gathered(first.iter().map(Solver::labels), devices, run_time).await?;
+        let mut result = gathered(std::iter::once(first.labels()), devices, run_time).await?;
         let CcStatistics { devices, links } = &mut result.statistics;
         *links = statistics.links();
         for (device, its) in context.devices().iter().zip(devices) {
@@ -157,13 +156,6 @@ impl Search {
         result.statistics.links = links_of_pairs(self.context.devices(), &told);
         Ok(result)
     }
-}
-
-async fn completed(solvers: &[Solver]) -> Result<(), FlowError> {
-    for solver in solvers {
-        solver.stream.completed()?.await?;
-    }
-    Ok(())
 }
 
 /// The labels that devices have left: where, in their order.

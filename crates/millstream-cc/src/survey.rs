@@ -19,7 +19,7 @@ pub(crate) struct Survey {
 
 impl Survey {
     pub(crate) async fn of(graph: &DistributedGraph) -> Result<Survey> {
-        let (mut asymmetry, mut named) = (0u64, Vec::new());
+        let (mut asymmetry, mut named, mut surveys) = (0u64, Vec::new(), Vec::new());
         let devices = graph.context().devices().iter();
         let ranges = graph.partition().boundaries().windows(2);
         let vertices = graph.vertices();
@@ -27,7 +27,10 @@ impl Survey {
             let (stream, words) = (device.stream()?, device.shared(WORDS)?);
             let arguments = (&*part.offsets, &*part.targets, range[0], &words);
             SURVEY.launch(&stream, part.offsets.len() - 1, arguments)?;
-            let words = stream.download_shared(&words, 0..WORDS)?.await?;
+            surveys.push((stream.download_shared(&words, 0..WORDS)?, range));
+        }
+        for (words, range) in surveys {
+            let words = words.await?;
             let &[sum, lowest, end] = &*words else { continue };
             asymmetry = asymmetry.wrapping_add(sum);
             let targets = u32::MAX - lowest as u32..end as u32;

@@ -371,8 +371,10 @@ impl DeviceSet {
         self.shared.host.core.faults.left()
     }
 
-    /// Waits until every operation submitted so far is over; what host code does next comes after all of them.
-    /// So it is what is left to wait for where a run that had streams of its own has failed or was dropped.
+    /// Waits until nothing is under way; what host code does next comes after every operation submitted before
+    /// this call. So it is what is left to wait for where a run that had streams of its own has failed or was
+    /// dropped. It also waits for what others submit meanwhile: as long as some are never without work, it does
+    /// not return.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::Pod;
+use rayon::prelude::*;
 
 use crate::Result;
 use crate::bell::Bell;
@@ -15,6 +16,9 @@ use crate::memory::{Allocation, aligned};
 use crate::parameter::Accesses;
 use crate::shared::SharedBuffer;
 use crate::turns::Turn;
+
+/// Bytes that one thread uploads to a host device.
+const PIECE: usize = 1 << 20;
 
 /// An operation on memory, held until it is over.
 pub(crate) enum Task {
@@ -192,9 +196,11 @@ impl Task {
             Task::Upload { from, to } => in_turn(None, &to.allocation, || {
                 let from = from.bytes();
                 // SAFETY: ordered alone on the destination, which is as long.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(from.as_ptr(), to.address(), from.len());
-                }
+                let to = unsafe { std::slice::from_raw_parts_mut(to.address(), from.len()) };
+                // By all threads: pages that nobody has touched cost more than the copy.
+                to.par_chunks_mut(PIECE)
+                    .zip(from.par_chunks(PIECE))
+                    .for_each(|(to, from)| to.copy_from_slice(from));
                 Ok(())
             }),
             Task::Fill { to, pattern } => in_turn(None, &to.allocation, || {

@@ -271,6 +271,11 @@ impl CsrGraph {
         Arc::new(self.targets.clone())
     }
 
+    /// Whether the targets lie in a [mapped](crate::read) file, whose pages are small.
+    pub fn is_mapped(&self) -> bool {
+        self.targets.is_mapped()
+    }
+
     /// Weights of all arcs, row by row.
     pub fn weights(&self) -> Option<&Weights> {
         self.weights.as_ref()

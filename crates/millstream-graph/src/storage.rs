@@ -16,6 +16,7 @@ pub(crate) struct Storage<T> {
     items: NonNull<[T]>,
     /// A vector or the file, which nobody changes.
     owner: Arc<dyn Any + Send + Sync + UnwindSafe + RefUnwindSafe>,
+    is_mapped: bool,
 }
 
 // SAFETY: it is a shared slice, and its owner may be dropped by any thread.
@@ -33,20 +34,28 @@ impl<T: AnyBitPattern> Storage<T> {
     /// If the bytes are not in the file.
     pub(crate) fn mapped(map: &Arc<Mmap>, bytes: Range<usize>) -> Result<Self, PodCastError> {
         let items = bytemuck::try_cast_slice::<u8, T>(&map[bytes])?;
-        Ok(Storage { items: NonNull::from(items), owner: Arc::<Mmap>::clone(map) })
+        let owner = Arc::<Mmap>::clone(map);
+        Ok(Storage { items: NonNull::from(items), owner, is_mapped: true })
+    }
+}
+
+impl<T> Storage<T> {
+    /// Whether it lies in a file.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.is_mapped
     }
 }
 
 impl<T: AnyBitPattern + Send + Sync + UnwindSafe + RefUnwindSafe> From<Vec<T>> for Storage<T> {
     fn from(array: Vec<T>) -> Storage<T> {
         let owner = Arc::new(array);
-        Storage { items: NonNull::from(&owner[..]), owner }
+        Storage { items: NonNull::from(&owner[..]), owner, is_mapped: false }
     }
 }
 
 impl<T> Clone for Storage<T> {
     fn clone(&self) -> Storage<T> {
-        Storage { items: self.items, owner: Arc::clone(&self.owner) }
+        Storage { items: self.items, owner: Arc::clone(&self.owner), is_mapped: self.is_mapped }
     }
 }
 

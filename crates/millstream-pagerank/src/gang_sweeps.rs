@@ -4,9 +4,9 @@
 
 use std::time::Instant;
 
+use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    BoundKernel, CudaSource, Kernel, Pod, Read, Shared, SharedBuffer, SharedSet, Trusted, Value,
-    Zeroable,
+    BoundKernel, CudaSource, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted, Value,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::gang_kernel;
@@ -38,7 +38,7 @@ type Signature<R> = (
 
 millstream_device::cuda_struct! {
     /// How a gang sweeps, as kernels take it.
-    #[derive(Clone, Copy, Debug)]
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     struct GangSettings as "millstream::GangSweepSettings" {
         sweep: Settings,
         tolerance: f64,
@@ -51,11 +51,6 @@ millstream_device::cuda_struct! {
         padding: u32,
     }
 }
-
-// SAFETY: plain numbers.
-unsafe impl Zeroable for GangSettings {}
-// SAFETY: plain numbers without padding.
-unsafe impl Pod for GangSettings {}
 
 /// Sweeps until the change is small enough; one at least.
 pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {

@@ -75,7 +75,7 @@ async fn workers<'a, R: Real>(
         }
     }
     let teleport = teleport(&pull.partition, options);
-    let mut workers = Vec::new();
+    let (mut workers, mut completions) = (Vec::new(), Vec::new());
     for ((place, device), (outputs, inputs)) in devices.iter().enumerate().zip(ends) {
         let places = &pull.parts[place].places;
         let own = pull.own(place);
@@ -86,7 +86,7 @@ async fn workers<'a, R: Real>(
         let even = pull.even_shares(places);
         let gives = device.buffer(even.len())?;
         let given = stream.uploaded(even)?;
-        stream.completed()?.await?;
+        completions.push(stream.completed()?);
         workers.push(Worker {
             pull,
             place,
@@ -103,6 +103,7 @@ async fn workers<'a, R: Real>(
             stream,
         });
     }
+    try_join_all(completions).await?;
     Ok(workers)
 }
 

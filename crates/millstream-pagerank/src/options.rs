@@ -84,7 +84,8 @@ pub struct PageRankOptions {
     pub algorithm: Algorithm,
     /// The type that ranks are computed in.
     pub precision: Precision,
-    /// How the worklist runs.
+    /// How the worklist runs, and in what packets links tell ranks where devices that pull do not reach each
+    /// other's memory.
     pub worklist: WorklistOptions,
     /// How long a run may go on without any change before it fails. Where vertices pull: how long GPUs
     /// wait for each other. Ten seconds unless set.

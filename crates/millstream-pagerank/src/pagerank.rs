@@ -103,9 +103,9 @@ impl PageRank {
     /// As [`PageRank::new`], with options. Blocks have equally many of the arcs that come in for
     /// [`Algorithm::Pull`], of those that leave for [`Algorithm::Push`].
     ///
-    /// GPUs that pull keep a number for each vertex of the graph between runs: what it gives
-    /// while ranks are even. Up to 16 host devices keep them on the first one alone, which also has two
-    /// more for each vertex in a run, for all.
+    /// Devices that pull and [reach each other's memory](crate::pull_sends_packets) keep a number for each vertex of the
+    /// graph between runs, what it gives while ranks are even: each GPU for itself, the first host device for all, which also has two
+    /// more for each vertex in a run.
     ///
     /// # Errors
     /// Options or weights that have no meaning; no memory on a device; to push on GPUs, a vertex of more
@@ -249,9 +249,11 @@ impl PageRank {
             precision => precision,
         };
         let options = PageRankOptions { precision, ..options };
+        // A push has weights of some precision only.
+        let has_precision = self.options.algorithm == Algorithm::Pull || self.options.weighted;
         let others = [
             (options.algorithm != self.options.algorithm, "algorithm"),
-            (options.has_double_weights() != has_double, "precision"),
+            (has_precision && options.has_double_weights() != has_double, "precision"),
             (options.weighted != self.options.weighted, "use of weights"),
         ];
         if let Some((_, option)) = others.into_iter().find(|&(is_another, _)| is_another) {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use millstream_device::{CudaSource, DeviceBuffer, Stream};
 use millstream_flow::{Context, LinkStatistics};
 use millstream_graph::{CsrGraph, Partition};
@@ -97,15 +98,13 @@ impl<R: Real> PullGraph<R> {
         let rows = |place| SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
         let rows: Vec<_> = (0..context.devices().len()).map(rows).collect();
         let host = HostGraph::new(&partition, &row_weights, &rows, exchange);
-        let (mut parts, mut events) = (Vec::new(), Vec::new());
+        let (mut parts, mut completions) = (Vec::new(), Vec::new());
         for ((place, device), rows) in context.devices().iter().enumerate().zip(rows) {
             let stream = device.stream()?;
             parts.push(host.upload(&stream, place, rows)?);
-            events.push(stream.record()?);
+            completions.push(stream.completed()?);
         }
-        for event in events {
-            event.completed().await?;
-        }
+        try_join_all(completions).await?;
         if exchange == Exchange::Links {
             upload_halos(context, &partition, &mut parts).await?;
         }
@@ -212,9 +211,7 @@ impl<R: Real> PullGraph<R> {
 
     /// What vertices give at the start, when ranks are even, in the places of a device.
     pub(crate) fn even_shares(&self, places: &Places) -> Vec<R> {
-        let even = 1.0 / self.row_weights.len() as f64;
-        let of = |vertex| R::from_f64(share(even, self.row_weights[vertex as usize]));
-        places.vertices().map(of).collect()
+        even_shares(&self.row_weights, places.vertices()).collect()
     }
 }
 
@@ -238,7 +235,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
     ) -> HostGraph<'a, R> {
         let even = match exchange {
             Exchange::Links => Arc::default(),
-            _ => even_shares(row_weights).map(R::to_bits).collect(),
+            _ => even_shares(row_weights, 0..partition.vertices()).map(R::to_bits).collect(),
         };
         let is_asked = rows.len() > 1 && exchange != Exchange::Links;
         let askers = is_asked.then(|| Askers::new(rows, partition));
@@ -304,14 +301,16 @@ async fn upload_halos<R: Real>(
     parts: &mut [PullPart<R>],
 ) -> Result<()> {
     let others: Vec<_> = parts.iter().map(|part| part.places.clone()).collect();
+    let mut completions = Vec::new();
     for (place, (device, part)) in context.devices().iter().zip(parts).enumerate() {
         let (stream, own, mut rows) = (device.stream()?, partition.range(place), Vec::new());
         let tells = others.iter().map(|other| Halo::new(&own, other.asked_of(place), &mut rows));
         part.tells = tells.collect();
         part.told_rows = lent(&stream, rows)?;
         part.told = part.tells.iter().map(|halo| halo.len() as u64).collect();
-        stream.completed()?.await?;
+        completions.push(stream.completed()?);
     }
+    try_join_all(completions).await?;
     Ok(())
 }
 
@@ -333,9 +332,13 @@ pub fn pull_sends_packets(context: &Context) -> bool {
     !can_meet(context)
 }
 
-fn even_shares<R: Real>(row_weights: &[f64]) -> impl Iterator<Item = R> {
+/// What these vertices give when the ranks of all are even.
+fn even_shares<R: Real>(
+    row_weights: &[f64],
+    vertices: impl Iterator<Item = u32>,
+) -> impl Iterator<Item = R> {
     let even = 1.0 / row_weights.len() as f64;
-    row_weights.iter().map(move |&weight| R::from_f64(share(even, weight)))
+    vertices.map(move |vertex| R::from_f64(share(even, row_weights[vertex as usize])))
 }
 
 fn lent<T: millstream_device::Pod + Send + Sync>(

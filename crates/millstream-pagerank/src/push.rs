@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use millstream_device::{CudaSource, Pod, Read, Shared, Trusted, Value, Zeroable};
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{CudaSource, Read, Shared, Trusted, Value};
 use millstream_traversal::{Place, VertexProgram, VertexView, Vertices};
 use millstream_worklist::{CudaProgram, Program, problem};
 
@@ -41,7 +42,7 @@ problem! {
 
 millstream_device::cuda_struct! {
     /// How a push goes, as kernels take it.
-    #[derive(Clone, Copy, Debug)]
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     pub struct Settings as "millstream::PushSettings" {
         /// The chance of a step along an arc.
         pub damping: f64,
@@ -53,11 +54,6 @@ millstream_device::cuda_struct! {
         pub first: u64,
     }
 }
-
-// SAFETY: plain numbers.
-unsafe impl Zeroable for Settings {}
-// SAFETY: plain numbers without padding.
-unsafe impl Pod for Settings {}
 
 /// PageRank by pushing, with weights of type `R`. A residual, which may be negative, is what a
 /// vertex's rank must still change by before its successors have heard of it. Ranks and

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use millstream_device::DeviceBuffer;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
@@ -58,6 +59,7 @@ impl<R: Real> PushGraph<R> {
         let all_weights = rows.take_weights();
         let graph = DistributedGraph::renumbered(context, rows.clone(), partition).await?;
         let (mut weights, mut inverses, mut costs_on_devices) = (vec![], vec![], vec![]);
+        let mut completions = Vec::new();
         for (place, device) in context.devices().iter().enumerate() {
             let stream = device.stream()?;
             let own = graph.partition().range(place);
@@ -72,8 +74,9 @@ impl<R: Real> PushGraph<R> {
             weights.push(Arc::new(stream.lent(its_weights)?));
             inverses.push(Arc::new(stream.lent(inverse[own].to_vec())?));
             costs_on_devices.push(Arc::new(stream.lent(its_costs)?));
-            stream.completed()?.await?;
+            completions.push(stream.completed()?);
         }
+        try_join_all(completions).await?;
         Ok(PushGraph {
             graph,
             inverse: inverses,

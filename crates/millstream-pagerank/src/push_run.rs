@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use millstream_device::SharedBuffer;
 use millstream_traversal::{Part, Vertices};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
@@ -220,6 +221,7 @@ impl<'a, R: Real> PushRun<'a, R> {
     /// sent.
     async fn upload(&self, pushed: &Pushed, allowance: u64) -> Result<()> {
         let devices = self.graph.graph.context().devices().iter().zip(&self.words);
+        let mut completions = Vec::new();
         for (place, (device, words)) in devices.enumerate() {
             let own = self.graph.graph.partition().range(place);
             let own = own.start as usize..own.end as usize;
@@ -230,8 +232,9 @@ impl<'a, R: Real> PushRun<'a, R> {
             stream.upload_shared(ranks, &words.ranks, 0..own.len())?;
             stream.upload_shared(residuals, &words.residuals, own)?;
             stream.upload_shared(vec![allowance], &words.allowance, 0..1)?;
-            stream.completed()?.await?;
+            completions.push(stream.completed()?);
         }
+        try_join_all(completions).await?;
         Ok(())
     }
 

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
+use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Grid, Kernel, KernelResult, Pod, Read, Shared, Trusted, Value, Write, Zeroable,
+    CudaSource, Grid, Kernel, KernelResult, Read, Shared, Trusted, Value, Write,
 };
 use parking_lot::Mutex;
 
@@ -27,7 +28,7 @@ pub(crate) type Signature<R> = (
 
 millstream_device::cuda_struct! {
     /// How a sweep goes, as kernels take it.
-    #[derive(Clone, Copy, Debug)]
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     pub(crate) struct Settings as "millstream::SweepSettings" {
         pub(crate) damping: f64,
         /// What every vertex gets from nowhere and of the dangling ones.
@@ -40,11 +41,6 @@ millstream_device::cuda_struct! {
         pub(crate) wide_slices: u32,
     }
 }
-
-// SAFETY: plain numbers.
-unsafe impl Zeroable for Settings {}
-// SAFETY: plain numbers without padding.
-unsafe impl Pod for Settings {}
 
 /// Words of the sums on a device.
 pub(crate) const TOTALS: usize = 4;

@@ -1,6 +1,7 @@
 //! What sweeps change where devices reach each other's memory, and what has come of it, whether a gang
 //! sweeps (`gang_sweeps.rs`) or host devices do (`host_sweeps.rs`).
 
+use futures_util::future::try_join_all;
 use millstream_device::{Device, DeviceBuffer, SharedBuffer};
 use millstream_flow::LinkStatistics;
 use millstream_traversal::internals::OwnedValues;
@@ -28,7 +29,7 @@ impl<R: Real> SweepMemory<R> {
     ) -> Result<SweepMemory<R>> {
         let chances = teleport(&pull.partition, options);
         let mut memory = SweepMemory { even: vec![], odd: vec![], teleport: vec![] };
-        let mut events = Vec::new();
+        let mut completions = Vec::new();
         for (place, device) in pull.context.devices().iter().enumerate() {
             let (part, stream) = (&pull.parts[place], device.stream()?);
             let own = chances.get(pull.own(place)).unwrap_or_default();
@@ -41,11 +42,9 @@ impl<R: Real> SweepMemory<R> {
                 memory.even.push(even);
                 memory.odd.push(device.shared(shares.len())?);
             }
-            events.push(stream.record()?);
+            completions.push(stream.completed()?);
         }
-        for event in events {
-            event.completed().await?;
-        }
+        try_join_all(completions).await?;
         Ok(memory)
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
+use futures_util::future::try_join_all;
 use futures_util::lock::Mutex;
 use millstream_device::DeviceBuffer;
 use millstream_flow::Context;
@@ -163,7 +164,7 @@ async fn upload<W: Pod + Send + Sync>(
     rows: Vec<DividedRows<W>>,
     weights_of: impl Fn(Arc<DeviceBuffer<W>>) -> PartWeights,
 ) -> Result<Vec<Part>> {
-    let (mut parts, mut events) = (Vec::new(), Vec::new());
+    let (mut parts, mut completions) = (Vec::new(), Vec::new());
     for (device, DividedRows { offsets, targets, weights }) in context.devices().iter().zip(rows) {
         let stream = device.stream()?;
         parts.push(Part {
@@ -172,11 +173,9 @@ async fn upload<W: Pod + Send + Sync>(
             weights: weights_of(Arc::new(stream.lent(weights)?)),
             owners: Arc::new(stream.lent(partition.boundaries().to_vec())?),
         });
-        events.push(stream.record()?);
+        completions.push(stream.completed()?);
     }
-    for event in events {
-        event.completed().await?;
-    }
+    try_join_all(completions).await?;
     Ok(parts)
 }
 

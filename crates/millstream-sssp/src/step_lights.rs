@@ -1,6 +1,7 @@
 //! Which arcs stay in a step, counted for each row by quarters of the step: GPUs look it up
 //! (`step_quarters.cuh`), host devices look at the weights as they go.
 
+use futures_util::future::try_join_all;
 use millstream_device::{CudaSource, Kernel, Read, Shared, SharedBuffer, Trusted, Value};
 
 use crate::Result;
@@ -39,18 +40,16 @@ impl<R: DistanceRule> StepSearch<'_, R> {
     async fn count_lights(&self, delta: u32) -> Result<Vec<SharedBuffer<u32>>> {
         let context = self.graph.incoming.context();
         let kernel = kernel::<R>();
-        let (mut counted, mut events) = (Vec::new(), Vec::new());
+        let (mut counted, mut completions) = (Vec::new(), Vec::new());
         for (place, device) in context.devices().iter().enumerate() {
             let (offsets, _, weights) = self.outgoing(place);
             let (rows, stream) = (offsets.len() - 1, device.stream()?);
             let lights = device.shared(rows * QUARTERS)?;
             kernel.launch(&stream, rows, (offsets, weights, &lights, delta))?;
-            events.push(stream.record()?);
+            completions.push(stream.completed()?);
             counted.push(lights);
         }
-        for event in events {
-            event.completed().await?;
-        }
+        try_join_all(completions).await?;
         Ok(counted)
     }
 }

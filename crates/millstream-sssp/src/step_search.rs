@@ -9,8 +9,8 @@ use millstream_device::{
     Trusted, Value as Plain,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
+use millstream_traversal::UNREACHED;
 use millstream_traversal::internals::{Answer, GangPlace, GangWork, Outcome, Value, gang_kernel};
-use millstream_traversal::{Part, UNREACHED};
 
 use crate::step_graph::StepGraph;
 use crate::step_pilot::Rules;
@@ -91,10 +91,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let mut weights = Vec::new();
         let context = graph.incoming.context();
         for (place, device) in context.devices().iter().enumerate() {
-            let of = |part: &Part| match R::weights(part) {
-                Some(weights) => Ok(weights),
-                None => device.buffer(0).map(std::sync::Arc::new),
-            };
+            let of = |part| R::weights_on(device, part);
             weights.push([of(graph.outgoing(place))?, of(&graph.incoming.parts()[place])?]);
         }
         Ok(StepSearch { graph, manner, weights })

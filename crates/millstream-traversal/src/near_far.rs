@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
+use futures_util::future::try_join_all;
 use millstream_device::{
     BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Tell,
     Trusted, Value as Plain,
@@ -150,7 +151,7 @@ impl<R: CudaRule> NearFar<'_, R> {
         let context = self.graph.context();
         let gangs = GangMemory::of_all(context, WORDS, TOO_WIDE + 1, self.patience)?;
         let waiting = self.room();
-        let (mut memory, mut events) = (Vec::new(), Vec::new());
+        let (mut memory, mut completions) = (Vec::new(), Vec::new());
         for (place, gang) in gangs.into_iter().enumerate() {
             let (device, rows) = (&context.devices()[place], self.rows.of(place));
             let own = self.graph.partition().range(place);
@@ -176,11 +177,9 @@ impl<R: CudaRule> NearFar<'_, R> {
                 gang,
                 settings: self.settings(place),
             });
-            events.push(stream.record()?);
+            completions.push(stream.completed()?);
         }
-        for event in events {
-            event.completed().await?;
-        }
+        try_join_all(completions).await?;
         Ok(memory)
     }
 

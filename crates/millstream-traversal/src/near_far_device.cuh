@@ -183,10 +183,6 @@ class NearFarDevice : public GangDevice<const u32&> {
         pile_of(block.pile)[place] = item_of(vertex, key);
         atomicMin(&block.nearest, key);
     }
-
-    __device__ static void prefetch(const void* address) {
-        asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
-    }
 };
 
 }  // namespace millstream

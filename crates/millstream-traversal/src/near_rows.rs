@@ -2,12 +2,11 @@
 //! that one access brings them: what a search by near and far piles reads (`NEAR_FAR.md`).
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use millstream_device::{Device, DeviceBuffer, SharedBuffer};
+use millstream_device::{DeviceBuffer, SharedBuffer};
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
@@ -90,7 +89,7 @@ impl NearRows {
 
     /// Packs the rows of `graph`, whose weights are those of the rule, on the devices that have it as
     /// `distributed`. Or why not: the graph does not [suit](NearRows::suit) or they [cannot
-    /// meet](can_meet); or a device would have 2^31 vertices or more; or there are several GPUs, and it
+    /// meet](can_meet); or there are 2^31 vertices or more, also with a halo; or there are several GPUs, and it
     /// is not symmetric or parts have too many neighbours for [`Halos`]; or, unless they are
     /// `needed`, since no other way is asked for, a device has no room.
     ///
@@ -138,7 +137,9 @@ impl NearRows {
                 owned(partition, &parts_of(place)).len() + halo.len()
             };
             // Arcs of long rows are fewer than vertices: these rows are few, and none is very long.
-            halos.of.iter().enumerate().map(near).all(|near| near < SPECIAL as usize)
+            // All of the graph may lie on one device.
+            graph.vertices() < SPECIAL
+                && halos.of.iter().enumerate().map(near).all(|near| near < SPECIAL as usize)
         };
         let halos = match halos {
             None => return Ok(Err(Unsuitable::Parts)),
@@ -220,7 +221,7 @@ impl DeviceRows {
             let device = &distributed.context().devices()[place];
             let stream = device.stream()?;
             let Part { offsets, targets, .. } = &distributed.parts()[place];
-            let weights = weights::<R>(device, &distributed.parts()[place])?;
+            let weights = R::weights_on(device, &distributed.parts()[place])?;
             let part = partition.range(place);
             let settings = PackSettings { place: part.start - own.start, ..settings };
             let arguments = (&**offsets, &**targets, &*weights, &halo_ids, packed, settings);
@@ -249,14 +250,6 @@ fn owned(partition: &Partition, parts: &Range<usize>) -> Range<u32> {
 
 fn is_long(graph: &CsrGraph, vertex: u32) -> bool {
     graph.degree(vertex) > MOST as u64
-}
-
-/// The weights of a part; none for a rule without.
-fn weights<R: CudaRule>(device: &Device, part: &Part) -> Result<Arc<DeviceBuffer<R::Weight>>> {
-    match R::weights(part) {
-        Some(weights) => Ok(weights),
-        None => Ok(Arc::new(device.buffer(0)?)),
-    }
 }
 
 /// Offsets, targets by new ids, and weights of the rows of a halo.
@@ -288,6 +281,8 @@ mod tests {
     use millstream_device::Trusted;
     use millstream_flow::{Context, Devices};
     use millstream_graph::generate::{self, GenerateOptions};
+    use std::sync::Arc;
+
     use millstream_graph::partition;
     use millstream_worklist::CudaProgram;
 

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use millstream_device::{DeviceBuffer, Pod, Read, Shared, Trusted, Zeroable};
+use millstream_device::{Device, DeviceBuffer, Pod, Read, Shared, Trusted, Zeroable};
 use millstream_worklist::{CudaProgram, problem};
 
 use crate::graph::Part;
@@ -21,6 +21,20 @@ pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
 
     /// The weights that a part has; `None` if the rule needs none.
     fn weights(part: &Part) -> Option<Arc<DeviceBuffer<Self::Weight>>>;
+
+    /// The weights that a part on `device` has, as kernels take them: none of a rule without.
+    ///
+    /// # Errors
+    /// A device that failed.
+    fn weights_on(
+        device: &Device,
+        part: &Part,
+    ) -> millstream_device::Result<Arc<DeviceBuffer<Self::Weight>>> {
+        match Self::weights(part) {
+            Some(weights) => Ok(weights),
+            None => Ok(Arc::new(device.buffer(0)?)),
+        }
+    }
 
     /// The key at the end of an arc whose start has `key`: not smaller, and
     /// growing with it.

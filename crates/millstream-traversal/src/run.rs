@@ -95,10 +95,7 @@ async fn problems<R: Rule, V: Value>(
     let mut problems = Vec::new();
     let devices = graph.context().devices().iter().zip(graph.parts());
     for ((device, part), values) in devices.zip(values) {
-        let weights = match R::weights(part) {
-            Some(weights) => weights,
-            None => Arc::new(device.buffer(0)?),
-        };
+        let weights = R::weights_on(device, part)?;
         problems.push(Arc::new(Problem {
             offsets: Arc::clone(&part.offsets),
             targets: Arc::clone(&part.targets),

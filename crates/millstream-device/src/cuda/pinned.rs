@@ -135,9 +135,12 @@ impl PinnedPool {
     fn take_from_driver(&self, bytes: usize) -> Result<Option<u64>> {
         let mut address = std::ptr::null_mut();
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
-        // SAFETY: a context is current.
-        let answer =
-            while_nobody_launches(|| unsafe { sys::cuMemHostAlloc(&mut address, bytes, flags) });
+        let answer = while_nobody_launches(|| {
+            // Once more: whatever happens while this thread waits may bind another context.
+            self.context.bind()?;
+            // SAFETY: a context is current.
+            Ok(unsafe { sys::cuMemHostAlloc(&mut address, bytes, flags) })
+        })?;
         match answer {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => Ok(None),
             answer => {

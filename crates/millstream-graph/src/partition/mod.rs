@@ -261,11 +261,13 @@ impl Partition {
     ///
     /// # Panics
     /// If there is no such part.
+    #[inline]
     pub fn range(&self, part: usize) -> std::ops::Range<u32> {
         self.boundaries[part]..self.boundaries[part + 1]
     }
 
     /// The part that owns a new id.
+    #[inline]
     pub fn owner(&self, new: u32) -> usize {
         self.boundaries.partition_point(|&boundary| boundary <= new) - 1
     }
@@ -279,6 +281,7 @@ impl Partition {
     ///
     /// # Panics
     /// If the vertices were renumbered and it is none of them.
+    #[inline]
     pub fn to_new(&self, original: u32) -> u32 {
         self.order.as_ref().map_or(original, |order| order.renumbered[original as usize])
     }
@@ -287,6 +290,7 @@ impl Partition {
     ///
     /// # Panics
     /// If the vertices were renumbered and it is none of them.
+    #[inline]
     pub fn to_original(&self, new: u32) -> u32 {
         self.order.as_ref().map_or(new, |order| order.originals[new as usize])
     }
