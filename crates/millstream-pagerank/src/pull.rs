@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use millstream_device::{CudaSource, DeviceBuffer, Stream};
 use millstream_flow::{Context, LinkStatistics};
 use millstream_graph::{CsrGraph, Partition};
-use millstream_traversal::internals::can_meet;
+use millstream_traversal::internals::{can_meet, upload_to_all};
 use millstream_traversal::{Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
@@ -98,13 +98,8 @@ impl<R: Real> PullGraph<R> {
         let rows = |place| SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
         let rows: Vec<_> = (0..context.devices().len()).map(rows).collect();
         let host = HostGraph::new(&partition, &row_weights, &rows, exchange);
-        let (mut parts, mut completions) = (Vec::new(), Vec::new());
-        for ((place, device), rows) in context.devices().iter().enumerate().zip(rows) {
-            let stream = device.stream()?;
-            parts.push(host.upload(&stream, place, rows)?);
-            completions.push(stream.completed()?);
-        }
-        try_join_all(completions).await?;
+        let upload = |place, stream: &Stream, rows| host.upload(stream, place, rows);
+        let mut parts = upload_to_all(context, rows, upload).await?;
         if exchange == Exchange::Links {
             upload_halos(context, &partition, &mut parts).await?;
         }

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use futures_util::future::try_join_all;
 use futures_util::lock::Mutex;
-use millstream_device::DeviceBuffer;
+use millstream_device::{DeviceBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
-use millstream_traversal::internals::{NearRows, check_partition, check_rows};
+use millstream_traversal::internals::{NearRows, check_partition, check_rows, upload_to_all};
 use millstream_traversal::{
     DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights,
 };
@@ -157,26 +156,22 @@ async fn divided(context: &Context, partition: &Partition, graph: &CsrGraph) -> 
     }
 }
 
-/// To all devices at once.
+/// To all devices.
 async fn upload<W: Pod + Send + Sync>(
     context: &Context,
     partition: &Partition,
     rows: Vec<DividedRows<W>>,
-    weights_of: impl Fn(Arc<DeviceBuffer<W>>) -> PartWeights,
+    weights_of: impl Fn(Arc<DeviceBuffer<W>>) -> PartWeights + Sync,
 ) -> Result<Vec<Part>> {
-    let (mut parts, mut completions) = (Vec::new(), Vec::new());
-    for (device, DividedRows { offsets, targets, weights }) in context.devices().iter().zip(rows) {
-        let stream = device.stream()?;
-        parts.push(Part {
-            offsets: Arc::new(stream.lent(offsets)?),
-            targets: Arc::new(stream.lent(targets)?),
-            weights: weights_of(Arc::new(stream.lent(weights)?)),
+    let upload = |_, stream: &Stream, rows: DividedRows<W>| {
+        Ok(Part {
+            offsets: Arc::new(stream.lent(rows.offsets)?),
+            targets: Arc::new(stream.lent(rows.targets)?),
+            weights: weights_of(Arc::new(stream.lent(rows.weights)?)),
             owners: Arc::new(stream.lent(partition.boundaries().to_vec())?),
-        });
-        completions.push(stream.completed()?);
-    }
-    try_join_all(completions).await?;
-    Ok(parts)
+        })
+    };
+    upload_to_all(context, rows, upload).await
 }
 
 /// Whether a search should go in steps, if the devices can: unless these are many. A graph that suits

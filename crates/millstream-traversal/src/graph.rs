@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use crate::checks::{check_partition, check_rows};
 use crate::owners::Owners;
+use crate::upload_to_all::upload_to_all;
 use crate::{Error, Result};
 
 /// Vertices that are filled one by one, at most: each fill takes microseconds, where the values of
@@ -186,13 +187,11 @@ impl DistributedGraph {
     ) -> Result<DistributedGraph> {
         check_rows(context, rows_of)?;
         let targets = HostData::shared(rows_of.shared_targets());
-        let (mut parts, mut completions) = (Vec::new(), Vec::new());
-        for (device, range) in context.devices().iter().zip(partition.boundaries().windows(2)) {
+        let upload = |_, stream: &Stream, range: &[u32]| -> Result<Part> {
             let rows = &rows_of.offsets()[range[0] as usize..=range[1] as usize];
             let arcs = rows[0] as usize..rows[rows.len() - 1] as usize;
             let offsets: Vec<u64> =
                 rows.par_iter().in_pieces().map(|offset| offset - rows[0]).collect();
-            let stream = device.stream()?;
             let weights = match &weights {
                 HostWeights::None => PartWeights::None,
                 HostWeights::Integer(all) => {
@@ -211,10 +210,9 @@ impl DistributedGraph {
             };
             let targets = Arc::new(targets);
             let owners = Arc::new(stream.lent(partition.boundaries().to_vec())?);
-            completions.push(stream.completed()?);
-            parts.push(Part { offsets, targets, weights, owners });
-        }
-        try_join_all(completions).await?;
+            Ok(Part { offsets, targets, weights, owners })
+        };
+        let parts = upload_to_all(context, partition.boundaries().windows(2), upload).await?;
         let (context, renumbering_time) = (context.clone(), Duration::ZERO);
         Ok(DistributedGraph { context, partition, parts, renumbering_time })
     }

@@ -33,6 +33,7 @@ mod sync;
 mod twin_lists;
 mod twin_meetings;
 mod unsuitable;
+mod upload_to_all;
 mod value;
 mod vertex_program;
 
@@ -68,5 +69,6 @@ pub mod internals {
     pub use crate::run::{Outcome, run};
     pub use crate::twin_lists::{TwinLists, claim};
     pub use crate::twin_meetings::{TwinMeetings, streams};
+    pub use crate::upload_to_all::upload_to_all;
     pub use crate::value::Value;
 }

@@ -1,0 +1,48 @@
+//! What all devices of a context are given when a graph is uploaded.
+
+use std::panic::resume_unwind;
+use std::thread::{self, Builder};
+
+use futures_util::future::try_join_all;
+use millstream_device::{Completion, Device, Error as DeviceError, Stream};
+use millstream_flow::Context;
+
+/// What `upload` makes on each device of its own one of `items`, in the order of devices, when all that its
+/// stream was given is over. Large uploads keep whoever gives them, so each of several GPUs has a thread
+/// of its own here.
+///
+/// # Errors
+/// What `upload` says of the first device; a device that failed; no thread.
+///
+/// # Cancel safety
+/// Cancel safe: what was made is dropped.
+pub async fn upload_to_all<I: Send, T: Send, E: From<DeviceError> + Send>(
+    context: &Context,
+    items: impl IntoIterator<Item = I>,
+    upload: impl Fn(usize, &Stream, I) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let upload = |place: usize, device: &Device, item: I| -> Result<(T, Completion), E> {
+        let stream = device.stream()?;
+        let made = upload(place, &stream, item)?;
+        Ok((made, stream.completed()?))
+    };
+    let devices = context.devices().iter().zip(items).enumerate();
+    let made: Result<Vec<(T, Completion)>, E> = match context.all_gpus()
+        && context.devices().len() > 1
+    {
+        false => devices.map(|(place, (device, item))| upload(place, device, item)).collect(),
+        true => thread::scope(|scope| {
+            let upload = &upload;
+            let begin = |(place, (device, item))| {
+                let thread = Builder::new().name("millstream-upload".to_string());
+                let thread = thread.spawn_scoped(scope, move || upload(place, device, item));
+                thread.map_err(|error| DeviceError::Start { reason: error.to_string() })
+            };
+            let threads = devices.map(begin).collect::<Result<Vec<_>, _>>()?;
+            threads.into_iter().map(|it| it.join().unwrap_or_else(|it| resume_unwind(it))).collect()
+        }),
+    };
+    let (made, completions): (Vec<_>, Vec<_>) = made?.into_iter().unzip();
+    try_join_all(completions).await?;
+    Ok(made)
+}
