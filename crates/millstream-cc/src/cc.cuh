@@ -40,6 +40,12 @@ extern "C" __global__ void hook_edges(Span<const Edge> edges, Span<u32> parents)
     }
 }
 
+extern "C" __global__ void hook_sent(Span<const u32> words, Span<u32> parents, Span<u64> hooked) {
+    const SentRows rows{words};
+    for_each_sent_arc(rows, [&](u32 from, u32 to) { hook(parents, from, to); });
+    if (thread_in_grid() == 0) fetch_add_relaxed_gpu(&hooked[0], rows.arcs());
+}
+
 // A number that is the same for equal pairs, and hardly ever for others.
 __device__ u64 fingerprint(u32 from, u32 to) {
     u64 word = (u64(from) << 32 | to) + 0x9E3779B97F4A7C15;

@@ -9,6 +9,7 @@ use millstream_device::{
 
 use crate::Method;
 use crate::hooking::{are_together, hook, look_for_root};
+use crate::sent_rows::SentRows;
 
 /// Two vertices of the same component.
 pub(crate) type Edge = [u32; 2];
@@ -33,6 +34,8 @@ macro_rules! cuda_text {
             include_str!("hook_rows.cuh"),
             "#line 1 \"merge.cuh\"\n",
             include_str!("merge.cuh"),
+            "#line 1 \"sent_rows.cuh\"\n",
+            include_str!("sent_rows.cuh"),
             "#line 1 \"",
             $file,
             "\"\n",
@@ -203,6 +206,18 @@ pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> = Kernel::with_s
     },
 );
 
+/// Hooks along [rows that were sent](SentRows), and adds how many arcs they have to a word.
+pub(crate) static HOOK_SENT: Kernel<(Read<u32>, Shared<u32>, Shared<u64>)> = Kernel::with_source(
+    "hook_sent",
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    unsafe { Trusted::new(cuda_source("hook_sent")) },
+    |_, (words, parents, hooked)| {
+        let rows = SentRows::of(words);
+        hooked[0].fetch_add(rows.targets.len() as u64, Ordering::Relaxed);
+        rows.for_each_arc(|from, to| hook(parents, from, to))
+    },
+);
+
 /// Makes every vertex's parent the root of its tree, when all hooks are over.
 pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> = Kernel::with_source(
     "compress",
@@ -292,7 +307,7 @@ const VERTICES: usize = 1 << 14;
 /// The CUDA C++ of all kernels, to be compiled without running it.
 #[doc(hidden)]
 pub fn cuda_sources() -> Vec<CudaSource> {
-    let steps = ["start", "start_tiles", "hook_leaving", "hook_rows", "hook_edges", "compress"];
-    let steps = steps.into_iter().chain(["pairs", "survey"]).map(cuda_source);
+    let steps = ["start", "start_tiles", "hook_leaving", "hook_rows", "hook_edges", "hook_sent"];
+    let steps = steps.into_iter().chain(["compress", "pairs", "survey"]).map(cuda_source);
     steps.chain(crate::gang::cuda_sources()).collect()
 }

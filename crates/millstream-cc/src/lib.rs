@@ -16,6 +16,7 @@ mod kernels;
 mod members;
 mod method;
 mod search;
+mod sent_rows;
 mod solver;
 mod spread;
 mod statistics;

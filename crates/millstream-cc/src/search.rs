@@ -10,6 +10,7 @@ use millstream_flow::{Buffers, Context, Error as FlowError, Graph, LinkStatistic
 
 use crate::cc::{CcOptions, CcResult};
 use crate::kernels::{Edge, leaving_words};
+use crate::sent_rows::LEAST_WORDS;
 use crate::solver::{Arcs, Links, Resident, Solver};
 use crate::spread::{MOST_DEVICES, Spread};
 use crate::statistics::{CcStatistics, DeviceStatistics};
@@ -17,7 +18,7 @@ use crate::{Method, Result, gang};
 
 /// A dataflow graph for one search.
 pub(crate) struct Search {
-    context: Context,
+    pub(crate) context: Context,
     pub(crate) graph: Graph,
     vertices: u32,
     options: CcOptions,
@@ -33,15 +34,28 @@ impl Search {
 
     /// Buffers for a message of so many items: packets are no larger, and no more than they are.
     pub(crate) fn buffers(&self, items: usize) -> Buffers {
-        let packet = self.packet_items(items);
+        self.packets(items, self.packet_items(items))
+    }
+
+    /// The same for so many words of rows that are sent.
+    pub(crate) fn word_buffers(&self, words: usize) -> Buffers {
+        self.packets(words, self.packet_words(words))
+    }
+
+    fn packets(&self, items: usize, packet: usize) -> Buffers {
         let packets = items.div_ceil(packet).max(BUFFERS);
         let count = self.options.buffers.map_or(BUFFERS, |count| count.min(packets));
         Buffers::items(packet).count(count)
     }
 
     /// Items in a packet of a message of so many.
-    fn packet_items(&self, items: usize) -> usize {
+    pub(crate) fn packet_items(&self, items: usize) -> usize {
         (self.options.packet_bytes / size_of::<Edge>()).min(items).max(1)
+    }
+
+    /// Words in a packet of rows that take so many: some arc has room.
+    pub(crate) fn packet_words(&self, words: usize) -> usize {
+        (self.options.packet_bytes / size_of::<u32>()).min(words).max(LEAST_WORDS)
     }
 
     /// Pairs in a packet between devices: never more than there are vertices.
@@ -97,11 +111,11 @@ impl Search {
     ) -> Result<CcResult> {
         let resident = arcs.iter().map(|arcs| match arcs {
             Arcs::Resident(resident) => resident.part.targets.len(),
-            Arcs::Streamed(_) => 0,
+            Arcs::Streamed(_) | Arcs::StreamedRows(_) => 0,
         });
         let method = arcs.iter().find_map(|arcs| match arcs {
             Arcs::Resident(resident) => Some(resident.method),
-            Arcs::Streamed(_) => None,
+            Arcs::Streamed(_) | Arcs::StreamedRows(_) => None,
         });
         let solvers = self.solvers(resident, None, method)?;
         let buffers = self.buffers(self.vertices as usize);

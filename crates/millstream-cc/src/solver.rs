@@ -8,7 +8,7 @@ use millstream_traversal::Part;
 
 use crate::Method;
 use crate::kernels::{
-    COMPRESS, Edge, HOOK_EDGES, HOOK_LEAVING, HOOK_ROWS, PAIRS, START, START_TILES,
+    COMPRESS, Edge, HOOK_EDGES, HOOK_LEAVING, HOOK_ROWS, HOOK_SENT, PAIRS, START, START_TILES,
 };
 use crate::spread::Ranges;
 use crate::statistics::DeviceStatistics;
@@ -19,6 +19,8 @@ pub(crate) enum Arcs<'a> {
     Resident(Resident<'a>),
     /// They arrive.
     Streamed(Receiver<Edge>),
+    /// They arrive in rows: see [`SentRows`](crate::sent_rows::SentRows).
+    StreamedRows(Receiver<u32>),
 }
 
 /// Rows of arcs, and what to do with them.
@@ -81,6 +83,11 @@ impl Solver {
                 let hooked = self.hook_all(edges).await?;
                 (hooked, hooked)
             }
+            Arcs::StreamedRows(rows) => {
+                self.start_alone()?;
+                let hooked = self.hook_sent(rows).await?;
+                (hooked, hooked)
+            }
         };
         let merged = self.hook_all(links.below).await?;
         self.compress()?;
@@ -133,6 +140,17 @@ impl Solver {
             pending.release_after(&self.stream)?;
         }
         Ok(hooked)
+    }
+
+    /// The same along all rows that arrive.
+    async fn hook_sent(&self, mut rows: Receiver<u32>) -> Result<u64> {
+        let hooked = self.stream.device().shared(1)?;
+        while let Some(pending) = rows.recv().await? {
+            self.stream.wait(&pending)?;
+            HOOK_SENT.launch(&self.stream, pending.len(), (&pending, &self.parents, &hooked))?;
+            pending.release_after(&self.stream)?;
+        }
+        Ok(self.stream.download_shared(&hooked, 0..1)?.await?.iter().sum())
     }
 
     /// Sends every vertex that is no root with its root.

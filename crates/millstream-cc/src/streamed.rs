@@ -1,22 +1,19 @@
 //! Components of edges that come from the host \[G §5.1.4\].
 
-use millstream_device::{Grid, Kernel, Value, Write};
-use millstream_flow::{Context, Error as FlowError, Sender, first_available};
+use millstream_device::Pod;
+use millstream_flow::{Buffers, Context, Error as FlowError, Receiver, Sender, first_available};
 use millstream_graph::CsrGraph;
-use rayon::prelude::*;
 
 use crate::cc::{Cc, CcOptions, CcResult};
-use crate::kernels::{Edge, visit_rows};
+use crate::kernels::Edge;
 use crate::search::Search;
+use crate::sent_rows::{Stretch, filling};
 use crate::solver::Arcs;
 use crate::{Error, Result};
 
 /// Segments that are filled in side by side, and bytes of them.
 const FILLED_AT_ONCE: usize = 16;
 const FILLED_BYTES: usize = 32 << 20;
-
-/// Edges that a thread fills in at least.
-const PIECE: usize = 1 << 13;
 
 impl Cc {
     /// Finds the components of the vertices `0..vertices` and of edges that come
@@ -50,8 +47,11 @@ impl Cc {
     ) -> Result<CcResult> {
         let mut fault = None;
         let edges = checked(edges.into_iter(), vertices, &mut fault);
-        let feed = async |feed, items| send_edges(feed, edges, items).await;
-        let result = search_streamed(context, vertices, usize::MAX, options, feed).await?;
+        options.check()?;
+        let search = Search::new(context, vertices, options);
+        let (buffers, items) = (search.buffers(usize::MAX), search.packet_items(usize::MAX));
+        let feed = async |feed| send_edges(feed, edges, items).await;
+        let result = search_streamed(search, buffers, Arcs::Streamed, feed).await?;
         match fault {
             Some(fault) => Err(fault),
             None => Ok(result),
@@ -83,28 +83,28 @@ impl Cc {
         graph: &CsrGraph,
         options: CcOptions,
     ) -> Result<CcResult> {
-        let feed = async |feed, items| send_rows(feed, graph.structure(), items).await;
-        let edges = graph.targets().len();
-        search_streamed(context, graph.vertices(), edges, options, feed).await
+        options.check()?;
+        let search = Search::new(context, graph.vertices(), options);
+        let words = graph.vertices() as usize + graph.targets().len();
+        let (buffers, words) = (search.word_buffers(words), search.packet_words(words));
+        let feed = async |feed| send_rows(feed, graph.structure(), words).await;
+        search_streamed(search, buffers, Arcs::StreamedRows, feed).await
     }
 }
 
-/// Searches `edges` at most, which are sent by `feed`, so many in a segment.
-async fn search_streamed(
-    context: &Context,
-    vertices: u32,
-    edges: usize,
-    options: CcOptions,
-    feed: impl AsyncFnOnce(Sender<Edge>, usize) -> Result<(), FlowError>,
+/// Searches what is sent by `feed`, and what `arcs` says that is.
+async fn search_streamed<T: Pod + Send + Sync>(
+    search: Search,
+    buffers: Buffers,
+    arcs: impl Fn(Receiver<T>) -> Arcs<'static>,
+    feed: impl AsyncFnOnce(Sender<T>) -> Result<(), FlowError>,
 ) -> Result<CcResult> {
-    options.check()?;
-    let search = Search::new(context, vertices, options);
-    let buffers = search.buffers(edges);
-    let router = search.graph.router::<Edge>(first_available())?;
-    let sender = router.sender(context.host())?;
-    let receiver = |device| Ok(Arcs::Streamed(router.receiver(device, buffers)?));
-    let arcs = context.devices().iter().map(receiver).collect::<Result<Vec<_>, FlowError>>()?;
-    search.run(arcs, feed(sender, options.packet_bytes / size_of::<Edge>())).await
+    let router = search.graph.router::<T>(first_available())?;
+    let sender = router.sender(search.context.host())?;
+    let receiver = |device| Ok(arcs(router.receiver(device, buffers)?));
+    let arcs = search.context.devices().iter().map(receiver);
+    let arcs = arcs.collect::<Result<Vec<_>, FlowError>>()?;
+    search.run(arcs, feed(sender)).await
 }
 
 /// Edges up to the first that is none, which becomes the fault.
@@ -150,41 +150,23 @@ async fn send_edges(
     }
 }
 
-/// Sends all arcs of a graph, as edges, which kernels of the host fill in.
-async fn send_rows(feed: Sender<Edge>, graph: CsrGraph, items: usize) -> Result<(), FlowError> {
-    let all = graph.targets().len();
-    let at_once = (FILLED_BYTES / (items * size_of::<Edge>())).clamp(1, FILLED_AT_ONCE);
+/// Sends all arcs of a graph, in rows that kernels of the host fill in, so many words at a time.
+async fn send_rows(feed: Sender<u32>, graph: CsrGraph, words: usize) -> Result<(), FlowError> {
+    let at_once = (FILLED_BYTES / (words * size_of::<u32>())).clamp(1, FILLED_AT_ONCE);
     // While some are copied, others are filled in.
     let mut feed = feed.with_send_buffers(2 * at_once);
     let streams = (0..at_once).map(|_| feed.device().stream());
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
-    let fill = filling(graph);
-    for (first, stream) in (0..all).step_by(items).zip(streams.iter().cycle()) {
-        let mut segment = feed.buffer(items.min(all - first)).await?;
-        fill.launch(stream, segment.len(), (&mut segment, first as u64))?;
+    let (fill, mut arc) = (filling(graph.clone()), 0);
+    for stream in streams.iter().cycle() {
+        if arc == graph.targets().len() {
+            break;
+        }
+        let stretch = Stretch::from(graph.offsets(), arc, words);
+        let mut segment = feed.buffer(stretch.words()).await?;
+        fill.launch(stream, segment.len(), (&mut segment, arc as u64))?;
         feed.send(segment, stream)?;
+        arc = stretch.arcs.end;
     }
     feed.shutdown()
-}
-
-/// Fills in edges, from an arc of the graph on.
-fn filling(graph: CsrGraph) -> Kernel<(Write<Edge>, Value<u64>)> {
-    Kernel::from_closure("fill in edges", move |_: &Grid, (edges, first): (&mut [Edge], u64)| {
-        let pieces = edges.par_chunks_mut(PIECE).enumerate();
-        pieces.for_each(|(number, piece)| fill_in(&graph, first as usize + number * PIECE, piece));
-        Ok(())
-    })
-}
-
-/// The arcs from a position on, as edges.
-fn fill_in(graph: &CsrGraph, first: usize, edges: &mut [Edge]) {
-    let arcs = first..first + edges.len();
-    let mut filled = 0;
-    visit_rows(graph.offsets(), graph.targets(), arcs, |from, targets| {
-        let places = &mut edges[filled..filled + targets.len()];
-        for (place, &to) in places.iter_mut().zip(targets) {
-            *place = [from as u32, to];
-        }
-        filled += targets.len();
-    });
 }
