@@ -29,6 +29,7 @@ mod random;
 pub mod read;
 pub mod reference;
 mod rows;
+pub mod sort;
 pub mod source;
 mod storage;
 pub mod summary;

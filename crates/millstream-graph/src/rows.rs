@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use crate::build::ArcWeight;
 use crate::pieces::InPieces;
+use crate::sort::sort;
 
 /// Rows of fewer arcs than this in all are one thread's work.
 const GRAIN: u64 = 1 << 16;
@@ -105,14 +106,6 @@ fn sort_pairs<A: ArcWeight, B: ArcWeight>(
     sort(scratch);
     for ((first, second), &pair) in firsts.iter_mut().zip(seconds).zip(&*scratch) {
         (*first, *second) = (A::from_key((pair >> 32) as u32), B::from_key(pair as u32));
-    }
-}
-
-/// Sorts integers, many of them by all threads.
-fn sort<T: Ord + Send>(integers: &mut [T]) {
-    match integers.len() as u64 > GRAIN {
-        true => integers.par_sort_unstable(),
-        false => integers.sort_unstable(),
     }
 }
 

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use millstream_device::Pod;
 use millstream_graph::pieces::InPieces;
+use millstream_graph::sort::sort;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use rayon::prelude::*;
 
@@ -118,7 +119,7 @@ impl Rows<'_> {
         self.fill(NO_SOURCE, |original, row| {
             let sources = self.transposed.neighbors(original);
             row.extend(sources.iter().map(|&source| self.partition.to_new(source)));
-            row.sort_unstable();
+            sort(row);
         })
     }
 
