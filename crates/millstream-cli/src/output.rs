@@ -105,14 +105,20 @@ pub(crate) fn facts(rows: &[(&str, String)]) -> String {
 
 const LINK_HEADER: [&str; 6] = ["link", "packets", "bytes", "copy", "push", "host"];
 
-/// A table of the links.
+/// A table of what each link has moved; those that were idle come as one.
 pub(crate) fn link_table(links: &[Link]) -> String {
     let mut table = plain_table();
     table.set_header(LINK_HEADER);
-    for link in links {
+    let idle = links.iter().filter(|link| link.packets == 0).count();
+    for link in links.iter().filter(|link| link.packets > 0) {
         let name = format!("{} -> {}", link.from, link.to);
         let numbers = [link.packets, link.bytes, link.ways.copy, link.ways.push, link.ways.host];
         table.add_row([name].into_iter().chain(numbers.map(|number| number.to_string())));
+    }
+    if idle > 0 {
+        let name = if idle == links.len() { "all" } else { "others" };
+        let zeros = [0; LINK_HEADER.len() - 1].map(|number: u32| number.to_string());
+        table.add_row([format!("{name} {idle}")].into_iter().chain(zeros));
     }
     table.trim_fmt()
 }

@@ -51,6 +51,12 @@ pub enum GraphError {
         /// Number of vertices.
         vertices: u64,
     },
+    /// Original ids that do not ascend, or the largest 64-bit number, which is none.
+    #[error("the original id of vertex {vertex} is not above the one before, or stands for none")]
+    OriginalIdOrder {
+        /// The first such vertex.
+        vertex: u32,
+    },
     /// Arcs that are gone through twice were not the same both times.
     #[error("the source of arcs gave other arcs when it was gone through again")]
     ArcsChanged,
@@ -190,11 +196,18 @@ impl CsrGraph {
     /// ascending order of the present ids.
     ///
     /// # Errors
-    /// A number of ids that is not the number of vertices.
+    /// A number of ids that is not the number of vertices; ids that do not ascend, each above the one
+    /// before; 2^64 - 1, which stands for no vertex in answers.
     pub fn with_original_ids(mut self, ids: Vec<u64>) -> Result<CsrGraph, GraphError> {
         if ids.len() as u64 != u64::from(self.vertices()) {
             let vertices = u64::from(self.vertices());
             return Err(GraphError::OriginalIdCount { ids: ids.len() as u64, vertices });
+        }
+        let falls = |pair: &[u64]| pair[0] >= pair[1];
+        let wrong = ids.windows(2).position(falls).map(|before| before + 1);
+        let none = ids.iter().position(|&id| id == u64::MAX);
+        if let Some(vertex) = wrong.or(none) {
+            return Err(GraphError::OriginalIdOrder { vertex: vertex as u32 });
         }
         self.original_ids = Some(Arc::new(ids));
         Ok(self)

@@ -56,7 +56,7 @@ pub(crate) enum Weighting {
     None,
     /// Reals if there is one that is no unsigned integer.
     Integer,
-    /// Reals if there is one that is no unsigned integer, or if there is no arc.
+    /// Reals, whatever they look like.
     Real,
 }
 
@@ -98,10 +98,8 @@ impl Arcs {
 
     /// The graph of the arcs, changed as `options` say.
     pub(crate) fn into_graph(mut self, options: &ReadOptions) -> Result<CsrGraph, Fault> {
-        let has_reals = match self.weighting {
-            Weighting::Real if self.entries() == 0 => true,
-            _ => self.pieces.iter().any(|piece| piece.has_reals),
-        };
+        let has_reals =
+            self.weighting == Weighting::Real || self.pieces.iter().any(|piece| piece.has_reals);
         if has_reals {
             let integers = self.pieces.par_iter_mut().filter(|piece| !piece.has_reals);
             integers.for_each(Piece::make_real);

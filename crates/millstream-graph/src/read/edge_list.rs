@@ -1,6 +1,6 @@
 //! Edge lists: `from to [weight]` a line, separated by blanks, tabs or commas,
 //! with `#` and `%` comments. Between commas there is a field, and between tabs in a `.tsv` file;
-//! one may end the line. The number of vertices is the largest id plus one. A weight that is written as
+//! one may end the line. A first line of such fields of which none is a number is a heading. The number of vertices is the largest id plus one. A weight that is written as
 //! an integer has 32 bits at most; where another is a real, all are, as near as f32 comes.
 
 use rayon::prelude::*;
@@ -18,14 +18,14 @@ pub(super) fn parse(content: &[u8], separator: u8) -> Result<Arcs, Fault> {
     let vertices = largest.map_or(0, |id| u64::from(id) + 1);
     let arcs = pieces.iter().map(|piece| piece.ends.len() as u64).sum();
     let vertices = credible_vertices(vertices, arcs)
-        .map_err(|reason| fault_at_id(content, largest.unwrap_or(0), reason))?;
+        .map_err(|reason| fault_at_id(content, separator, largest.unwrap_or(0), reason))?;
     Ok(Arcs { vertices, pieces, weighting, is_symmetric: false })
 }
 
 /// A fault in the first line that names `id`, in a text that was parsed before.
 #[cold]
-fn fault_at_id(content: &[u8], id: u32, reason: String) -> Fault {
-    let mut scanner = Scanner::new(content);
+fn fault_at_id(content: &[u8], separator: u8, id: u32, reason: String) -> Fault {
+    let mut scanner = behind_heading(content, separator);
     while scanner.next_content(is_comment) {
         let ends = [end(&mut scanner), end(&mut scanner)];
         if ends.contains(&Ok(id)) {
@@ -78,7 +78,7 @@ fn is_comment(byte: u8) -> bool {
 }
 
 fn parse_lines<I: Id>(content: &[u8], separator: u8) -> Result<(Vec<Piece<I>>, Weighting), Fault> {
-    let scanner = Scanner::new(content);
+    let scanner = behind_heading(content, separator);
     let mut first = scanner.clone();
     if !first.next_content(is_comment) {
         return Err(Fault::Whole("no arc in the file".to_string()));
@@ -90,14 +90,33 @@ fn parse_lines<I: Id>(content: &[u8], separator: u8) -> Result<(Vec<Piece<I>>, W
     Ok((pieces, if is_weighted { Weighting::Integer } else { Weighting::None }))
 }
 
+/// All of a text but for a heading.
+fn behind_heading(content: &[u8], separator: u8) -> Scanner<'_> {
+    let whole = Scanner::new(content);
+    let mut line = whole.clone();
+    if !line.next_content(is_comment) || !line.line_has(separators(separator)) {
+        return whole;
+    }
+    while !line.is_line_end() {
+        if line.word().first().is_some_and(|byte| byte.is_ascii_digit() || b"+-.".contains(byte)) {
+            return whole;
+        }
+    }
+    line
+}
+
+/// Between two of them is a field; of blanks there may be any number.
+fn separators(separator: u8) -> &'static [u8] {
+    if separator == b'\t' { b",\t" } else { b"," }
+}
+
 fn parse_piece<I: Id>(
     mut scanner: Scanner<'_>,
     separator: u8,
     is_weighted: bool,
 ) -> Result<Piece<I>, Fault> {
     let mut piece = Piece::default();
-    // Between two of them is a field; of blanks there may be any number.
-    let separators: &[u8] = if separator == b'\t' { b",\t" } else { b"," };
+    let separators = separators(separator);
     let has_separators = separators.iter().any(|&separator| scanner.has(separator));
     while scanner.next_content(is_comment) {
         if has_separators {

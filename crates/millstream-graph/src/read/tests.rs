@@ -54,6 +54,13 @@ fn text_files_are_their_graphs() {
         ("a.el", "0 2\n2 0\n0 1".into(), unweighted(3, &[(0, 1), (0, 2), (2, 0)])),
         ("a.el", "# c\n\n% c\r\n 1\t0 \r\n".into(), unweighted(2, &[(1, 0)])),
         ("a.csv", "0,1,7\n1,2,8\n".into(), weighted(3, &[(0, 1, 7u32), (1, 2, 8)])),
+        (
+            "a.csv",
+            "# of edges\nsource,target,weight\n0,1,7\n1,2,8\n".into(),
+            weighted(3, &[(0, 1, 7u32), (1, 2, 8)]),
+        ),
+        ("a.csv", "\"node1\", \"node2\"\n0,1\n1,2\n".into(), unweighted(3, &[(0, 1), (1, 2)])),
+        ("a.tsv", "from\tto\n0\t1\n1\t2\n".into(), unweighted(3, &[(0, 1), (1, 2)])),
         ("a.csv", "# ,,\n0 , 1\n,\n2 0, ".into(), unweighted(3, &[(0, 1), (2, 0)])),
         ("a.csv", "\u{feff}0, 1\n1, 2,\n".into(), unweighted(3, &[(0, 1), (1, 2)])),
         ("a.wel", "0 1 7\n1 0 0.5\n".into(), weighted(2, &[(0, 1, 7f32), (1, 0, 0.5)])),
@@ -67,7 +74,7 @@ fn text_files_are_their_graphs() {
         ),
         ("a.mtx", mtx("integer general\n2 2 1\n1 2 -4\n"), weighted(2, &[(0, 1, -4f32)])),
         ("a.mtx", mtx("REAL General\n2 2 1\n1 2 1e-3\n"), weighted(2, &[(0, 1, 1e-3f32)])),
-        ("a.mtx", mtx("real general\n2 2 1\n1 2 3\n"), weighted(2, &[(0, 1, 3u32)])),
+        ("a.mtx", mtx("real general\n2 2 1\n1 2 3\n"), weighted(2, &[(0, 1, 3f32)])),
         (
             "a.mtx",
             mtx("real general\n1 1 1\n1 1 4294967296\n"),
@@ -167,6 +174,10 @@ fn bad_text_is_named_with_its_line() {
         ("a.el", "0 1 1\n0 1 z\n".into(), "a.el:2: \"z\" is not a weight"),
         ("a.el", "0 1 1 9\n".into(), "a.el:1: \"9\" is one field too many"),
         ("a.csv", "0,,5\n".into(), "a.csv:1: a field is empty"),
+        ("a.csv", "from,to\n0,1\nfrom,to\n".into(), "a.csv:3: \"from\" is not a vertex id"),
+        ("a.csv", "from,1\n0,1\n".into(), "a.csv:1: \"from\" is not a vertex id"),
+        ("a.csv", "from,to\n0,4000000000\n".into(), "a.csv:2: 4000000001 vertices are not c"),
+        ("a.csv", "from,to\n".into(), "a.csv: no arc in the file"),
         ("a.csv", ",0,5\n".into(), "a.csv:1: a field is empty"),
         ("a.csv", "0,1,5\n# ,,\n\n0,1,2\n0\t, ,5\n1,,5".into(), "a.csv:5: a field is empty"),
         ("a.csv", "0 1 5\n0 1,5,,\n".into(), "a.csv:2: a field is empty"),
@@ -477,6 +488,18 @@ fn ids_can_be_relabelled() {
     assert_eq!(error, expected);
     let error = read("a.el", b"1 18446744073709551616\n", &options).unwrap_err();
     assert_eq!(error, "a.el:1: \"18446744073709551616\" does not fit 64 bits");
+}
+
+#[test]
+fn original_ids_ascend_and_are_some() {
+    for (ids, wrong) in [([5, 5, 7], 1), ([9, 5, 7], 1), ([1, 7, 6], 2), ([1, 2, u64::MAX], 2)] {
+        let given = unweighted(3, &[(0, 1)]).with_original_ids(ids.to_vec());
+        let vertex = match given {
+            Err(GraphError::OriginalIdOrder { vertex }) => vertex,
+            other => panic!("{ids:?}: {other:?}"),
+        };
+        assert_eq!(vertex, wrong, "{ids:?}");
+    }
 }
 
 #[test]

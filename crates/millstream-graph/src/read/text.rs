@@ -111,6 +111,12 @@ impl<'a> Scanner<'a> {
         self.text[self.at..].contains(&byte)
     }
 
+    /// Whether there is one of these in the rest of the line.
+    pub(crate) fn line_has(&self, bytes: &[u8]) -> bool {
+        let mut line = self.text[self.at..].iter().take_while(|&&byte| byte != b'\n');
+        line.any(|byte| bytes.contains(byte))
+    }
+
     /// That this line has no separator without a field before it.
     pub(crate) fn check_fields(&self, separators: &[u8]) -> Result<(), Fault> {
         let begin = self.text[..self.at].iter().rposition(|&byte| byte == b'\n');

@@ -120,12 +120,12 @@ proptest! {
         arcs in arcs(),
         reals in proptest::collection::vec(finite(), 1..20),
         width in any::<Option<u32>>(),
-        ids in any::<Option<[u64; 20]>>(),
+        ids in proptest::option::of(proptest::collection::btree_set(0..u64::MAX, 40)),
     ) {
         for graph in graphs(&arcs, &reals) {
             let mut graph = graph.with_lattice_width(width);
-            if let Some(ids) = ids {
-                graph = graph.with_original_ids([ids, ids].concat()).unwrap();
+            if let Some(ids) = &ids {
+                graph = graph.with_original_ids(ids.iter().copied().collect()).unwrap();
             }
             for back in there_and_back(&graph, "a.mill", Format::Millstream) {
                 prop_assert_eq!(&back, &graph);
