@@ -132,11 +132,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let allowed = allowed(&options, change);
     if allowed < FARTHEST {
         job.verify(|| verify(&graph, &options, &result.ranks, allowed));
-    } else {
+    } else if result.converged || arguments.allow_unconverged {
         job.cannot_verify(match result.converged {
             true => "to this tolerance, damping and precision zeros would pass, too",
-            false => "after so little work ranks may be anywhere",
+            false => ANYWHERE,
         });
+    } else if how.verify {
+        // It fails by not having converged.
+        remark(format!("not verified: {ANYWHERE}"));
     }
     let write = |path: &PathBuf| {
         phase("writing", || write_values(path, graph.original_ids(), &result.ranks))
@@ -244,6 +247,9 @@ fn options(arguments: &Arguments) -> Result<PageRankOptions, Error> {
     options.unnormalized = arguments.unnormalized;
     Ok(options)
 }
+
+/// Why ranks that have not converged may not be worth a look.
+const ANYWHERE: &str = "after so little work ranks may be anywhere";
 
 /// How far from the true ranks zeros are, in the L1 norm: to be no farther is no answer.
 const FARTHEST: f64 = 1.0;

@@ -26,8 +26,8 @@ fn bad_input_is_named_with_its_file_and_line() {
         ("complex.mtx", b"%%MatrixMarket matrix coordinate complex general\n1 1 0\n", ":1"),
         ("half.el.gz", &gzip, ""),
         (
-            "heading.csv",
-            b"from,to\n0,1\n",
+            "heading.el",
+            b"from to\n0 1\n",
             ":1: \"from\" is not a vertex id; a heading begins with #",
         ),
         ("semicolons.csv", b"0;1\n", ":1: \"0;1\" is not a vertex id; a heading begins with #"),
