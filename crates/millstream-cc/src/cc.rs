@@ -28,7 +28,8 @@ const PIECE: usize = 1 << 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CcOptions {
-    /// Bytes of a packet at most; 1 MiB unless set.
+    /// Bytes of a packet at most, but 16 for rows that are [streamed](Cc::run_streamed_graph); 1 MiB unless
+    /// set.
     pub packet_bytes: usize,
     /// Packet buffers of each device and router; `None` for 2. More than there are packets are as
     /// many.

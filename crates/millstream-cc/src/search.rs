@@ -55,7 +55,9 @@ impl Search {
 
     /// Words in a packet of rows that take so many: some arc has room.
     pub(crate) fn packet_words(&self, words: usize) -> usize {
-        (self.options.packet_bytes / size_of::<u32>()).min(words).max(LEAST_WORDS)
+        let words = (self.options.packet_bytes / size_of::<u32>()).min(words);
+        // Ends of rows have 32 bits.
+        words.clamp(LEAST_WORDS, u32::MAX as usize)
     }
 
     /// Pairs in a packet between devices: never more than there are vertices.

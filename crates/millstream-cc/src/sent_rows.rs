@@ -12,7 +12,7 @@ use millstream_graph::CsrGraph;
 use rayon::prelude::*;
 
 /// Words before the ends of rows.
-const HEAD: usize = 2;
+pub(crate) const HEAD: usize = 2;
 /// Words of a packet that has room for an arc.
 pub(crate) const LEAST_WORDS: usize = HEAD + 2;
 /// Words that a thread fills in at least.
@@ -162,6 +162,18 @@ mod tests {
             for words in [0, 4, 5, 6, 7, 8, 11, 16, 40, 100, 10_000] {
                 assert_eq!(sent(&graph, words), expected, "{degrees:?} in {words} words");
             }
+        }
+    }
+
+    #[test]
+    fn rows_of_many_blocks_are_whole() {
+        let degrees: Vec<u32> = (0..3000).map(|at| at * 7919 % 41 * (at % 3)).collect();
+        let graph = graph(&degrees);
+        assert!(graph.targets().len() > 3 * ARCS);
+        let row = |from: u32| graph.neighbors(from).iter().map(move |&to| (from, to));
+        let expected: Vec<_> = (0..graph.vertices()).flat_map(row).collect();
+        for words in [20_011, 200_000] {
+            assert!(sent(&graph, words) == expected, "in {words} words");
         }
     }
 

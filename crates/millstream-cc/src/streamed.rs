@@ -7,7 +7,7 @@ use millstream_graph::CsrGraph;
 use crate::cc::{Cc, CcOptions, CcResult};
 use crate::kernels::Edge;
 use crate::search::Search;
-use crate::sent_rows::{Stretch, filling};
+use crate::sent_rows::{HEAD, Stretch, filling};
 use crate::solver::Arcs;
 use crate::{Error, Result};
 
@@ -58,8 +58,8 @@ impl Cc {
         }
     }
 
-    /// As [`Cc::run_streamed`], of the arcs of a graph whose rows stay in the host's memory: all
-    /// threads of the host make edges of them.
+    /// As [`Cc::run_streamed`], of the arcs of a graph whose rows stay in the host's memory: they go
+    /// as they lie, 4 bytes an arc and 4 a row, in packets that all threads of the host fill.
     ///
     /// ```
     /// use millstream_cc::{Cc, CcOptions};
@@ -85,7 +85,7 @@ impl Cc {
     ) -> Result<CcResult> {
         options.check()?;
         let search = Search::new(context, graph.vertices(), options);
-        let words = graph.vertices() as usize + graph.targets().len();
+        let words = HEAD + graph.vertices() as usize + graph.targets().len();
         let (buffers, words) = (search.word_buffers(words), search.packet_words(words));
         let feed = async |feed| send_rows(feed, graph.structure(), words).await;
         search_streamed(search, buffers, Arcs::StreamedRows, feed).await

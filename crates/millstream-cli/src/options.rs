@@ -26,6 +26,9 @@ pub(crate) struct Spread {
     partitioner: Option<Partitioner>,
 }
 
+/// Buffers of a link that are given, at most: no link is faster with more, and each takes memory.
+const MOST_BUFFERS: usize = 1024;
+
 /// How a worklist runs. To give one of these is to ask for a worklist; `auto` gives
 /// nothing.
 #[derive(Debug, Args)]
@@ -127,7 +130,7 @@ impl Worklist {
         };
         options.halo_filter = !self.no_halo_filter;
         options.packet_bytes = self.packet_bytes.map_or(options.packet_bytes, NonZeroUsize::get);
-        options.buffers = self.buffers.map(NonZeroUsize::get);
+        options.buffers = self.buffers.map(|count| count.get().min(MOST_BUFFERS));
         options.queue_entries = self.queue_entries.map(NonZeroUsize::get);
         options.worker = match self.worker {
             WorkerOption::Auto => Worker::Auto,

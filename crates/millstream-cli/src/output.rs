@@ -290,3 +290,29 @@ fn write_npy<V: VertexValue>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_links_come_as_one() {
+        let link = |to: &str, packets| Link {
+            from: "host:0".to_string(),
+            to: to.to_string(),
+            packets,
+            bytes: 8 * packets,
+            ways: Ways { copy: packets, push: 0, host: 0 },
+        };
+        let rows = |links: &[Link]| {
+            let table = link_table(links);
+            let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            table.lines().skip(1).map(words).collect::<Vec<_>>()
+        };
+        let some = [link("host:1", 0), link("host:2", 3), link("host:3", 0)];
+        assert_eq!(rows(&some), ["host:0 -> host:2 3 24 3 0 0", "others 2 0 0 0 0 0"]);
+        assert_eq!(rows(&some[..1]), ["all 1 0 0 0 0 0"]);
+        assert_eq!(rows(&some[1..2]), ["host:0 -> host:2 3 24 3 0 0"]);
+        assert!(rows(&[]).is_empty());
+    }
+}

@@ -83,6 +83,11 @@ pub(crate) enum HostMemory {
 }
 
 impl HostMemory {
+    /// Whether it is as any other memory of the program.
+    pub(crate) fn is_heap(&self) -> bool {
+        matches!(self, HostMemory::Heap)
+    }
+
     /// Whether it is aligned for such items.
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
     pub(crate) fn aligns(&self, items: Layout) -> bool {

@@ -56,8 +56,7 @@ impl Stream {
             else {
                 break;
             };
-            let pieces = pinned.host_view_mut()?.par_chunks_mut(PIECE);
-            pieces.zip(packet.par_chunks(PIECE)).for_each(|(to, from)| to.copy_from_slice(from));
+            copy_by_all_threads(packet, pinned.host_view_mut()?);
             let from = Place::new::<u8>(pinned.allocation(), &(0..packet.len()));
             let first = done * size_of::<T>();
             let to = to.part(first..first + packet.len());
@@ -71,6 +70,12 @@ impl Stream {
         }
         Ok(done)
     }
+}
+
+/// Copies as many bytes: pages that nobody has touched cost one thread more than the copy.
+pub(crate) fn copy_by_all_threads(from: &[u8], to: &mut [u8]) {
+    let pieces = to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE));
+    pieces.for_each(|(to, from)| to.copy_from_slice(from));
 }
 
 /// Waits until fewer packets are under way than may be; false if that takes too long.

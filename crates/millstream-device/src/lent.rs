@@ -17,8 +17,8 @@ use crate::{Error, Result};
 
 impl Stream {
     /// A buffer of this stream's device with these items, which nothing can write from then on: on a host
-    /// device the items themselves, for as long as the buffer or an operation holds them; on a GPU a copy
-    /// ([`Stream::uploaded`]). It counts against the device's budget on either. As after an upload, other streams have to wait for this one
+    /// device, if there are no GPUs beside it, the items themselves, for as long as the buffer or an operation holds them; else a
+    /// copy ([`Stream::uploaded`]). It counts against the device's budget on either. As after an upload, other streams have to wait for this one
     /// before they use it.
     ///
     /// ```
@@ -43,7 +43,7 @@ impl Stream {
     ) -> Result<DeviceBuffer<T>> {
         let (data, device) = (data.into(), self.device());
         let buffer = match &device.core.place {
-            DevicePlace::Host => {
+            DevicePlace::Host if device.core.host_memory.is_heap() => {
                 let len = data.len();
                 let buffer = DeviceBuffer::of(Arc::new(Allocation::lent(device, data)?), len);
                 // Nothing is copied, but whoever would have to wait for that has to wait all the same.
@@ -51,8 +51,8 @@ impl Stream {
                 self.submit("lend", &mut accesses, Task::Signal(Vec::new()))?;
                 buffer
             }
-            #[cfg(feature = "cuda")]
-            DevicePlace::Gpu(_) => self.uploaded(data)?,
+            // GPUs reach pinned memory only.
+            _ => self.uploaded(data)?,
         };
         // Relaxed: nobody else has it yet.
         buffer.allocation().is_lent.store(true, Ordering::Relaxed);

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::Pod;
-use rayon::prelude::*;
 
 use crate::Result;
 use crate::bell::Bell;
 use crate::host_data::HostData;
 use crate::kernel::Step;
+use crate::large_upload::copy_by_all_threads;
 use crate::ledger::AccessKind;
 use crate::memory::{Allocation, aligned};
 use crate::parameter::Accesses;
 use crate::shared::SharedBuffer;
 use crate::turns::Turn;
-
-/// Bytes that one thread uploads to a host device.
-const PIECE: usize = 1 << 20;
 
 /// An operation on memory, held until it is over.
 pub(crate) enum Task {
@@ -194,13 +191,14 @@ impl Task {
                 Ok(())
             }),
             Task::Upload { from, to } => in_turn(None, &to.allocation, || {
-                let from = from.bytes();
+                let (from, is_guarded) = (from.bytes(), to.allocation.turns().is_some());
                 // SAFETY: ordered alone on the destination, which is as long.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.address(), from.len()) };
-                // By all threads: pages that nobody has touched cost more than the copy.
-                to.par_chunks_mut(PIECE)
-                    .zip(from.par_chunks(PIECE))
-                    .for_each(|(to, from)| to.copy_from_slice(from));
+                match is_guarded {
+                    // Who waits for others may be lent to one that waits for this turn.
+                    true => to.copy_from_slice(from),
+                    false => copy_by_all_threads(from, to),
+                }
                 Ok(())
             }),
             Task::Fill { to, pattern } => in_turn(None, &to.allocation, || {

@@ -9,7 +9,7 @@ const DOUBLE: usize = 2;
 /// Where credits take much longer than copies, more buffers only take memory.
 const MOST: usize = 16;
 /// Of a number that a program sets.
-const MOST_SET: usize = 1 << 10;
+const MOST_SET: usize = 1 << 16;
 
 /// Size and number of a receiver's packet buffers.
 ///
@@ -47,7 +47,7 @@ impl Buffers {
         Buffers { size: Size::Items(items), count: None }
     }
 
-    /// Sets how many buffers there are: up to 1,024, which no link is faster beyond.
+    /// Sets how many buffers there are: up to 65,536, which no link is faster beyond.
     #[must_use]
     pub const fn count(self, count: usize) -> Buffers {
         Buffers { count: Some(count), ..self }

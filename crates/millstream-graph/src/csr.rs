@@ -206,7 +206,7 @@ impl CsrGraph {
         let falls = |pair: &[u64]| pair[0] >= pair[1];
         let wrong = ids.windows(2).position(falls).map(|before| before + 1);
         let none = ids.iter().position(|&id| id == u64::MAX);
-        if let Some(vertex) = wrong.or(none) {
+        if let Some(vertex) = wrong.into_iter().chain(none).min() {
             return Err(GraphError::OriginalIdOrder { vertex: vertex as u32 });
         }
         self.original_ids = Some(Arc::new(ids));

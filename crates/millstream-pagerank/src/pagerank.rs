@@ -241,6 +241,12 @@ impl PageRank {
     /// # Errors
     /// Options that have no meaning, or for which the graph is not there. They stay as they were then.
     pub fn set_options(&mut self, options: PageRankOptions) -> Result<()> {
+        self.options = self.accepted(options)?;
+        Ok(())
+    }
+
+    /// Options for the graph that is there.
+    fn accepted(&self, options: PageRankOptions) -> Result<PageRankOptions> {
         options.question().check_for(self.vertices)?;
         let has_double = self.options.has_double_weights();
         // A graph that is there in f64 serves any tolerance.
@@ -259,8 +265,7 @@ impl PageRank {
         if let Some((_, option)) = others.into_iter().find(|&(is_another, _)| is_another) {
             return Err(TraversalError::ChosenAtUpload { option }.into());
         }
-        self.options = options;
-        Ok(())
+        Ok(options)
     }
 
     /// Computes the ranks until they are close enough or the most iterations are
@@ -272,16 +277,48 @@ impl PageRank {
     /// # Cancel safety
     /// Dropping the future stops the devices; the graph stays.
     pub async fn run(&self) -> Result<PageRankResult> {
-        self.boxed_run().await
+        self.boxed_run(&self.options).await
+    }
+
+    /// As [`PageRank::run`], but as these options say: one graph answers several questions at once.
+    ///
+    /// ```
+    /// use futures_util::future::try_join;
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::CsrGraph;
+    /// use millstream_pagerank::{PageRank, PageRankOptions};
+    ///
+    /// let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 1)])?;
+    /// let (mut first, mut last) = (PageRankOptions::default(), PageRankOptions::default());
+    /// (first.personalization, last.personalization) = (vec![0], vec![2]);
+    /// let (first, last) = context.block_on(async {
+    ///     let ranks = PageRank::new(&context, &path).await?;
+    ///     try_join(ranks.run_with(first), ranks.run_with(last)).await
+    /// })??;
+    /// assert!(first.ranks[0] > 0.1 && last.ranks[0] == 0.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`PageRank::set_options`] and [`PageRank::run`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the devices; the graph stays.
+    pub async fn run_with(&self, options: PageRankOptions) -> Result<PageRankResult> {
+        let options = self.accepted(options)?;
+        self.boxed_run(&options).await
     }
 
     /// As [`PageRank::boxed_upload`].
-    fn boxed_run(&self) -> BoxFuture<'_, Result<PageRankResult>> {
-        self.rank().boxed()
+    fn boxed_run<'a>(
+        &'a self,
+        options: &'a PageRankOptions,
+    ) -> BoxFuture<'a, Result<PageRankResult>> {
+        self.rank(options).boxed()
     }
 
-    async fn rank(&self) -> Result<PageRankResult> {
-        let options = &self.options;
+    async fn rank(&self, options: &PageRankOptions) -> Result<PageRankResult> {
         let found = match &self.graph {
             Uploaded::Nothing(devices) => return Ok(of_nothing(self.algorithm(), *devices)),
             Uploaded::Pull32(graph) => graph.run(options).await?,

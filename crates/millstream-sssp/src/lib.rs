@@ -8,6 +8,7 @@ mod divided_rows;
 mod error;
 mod means;
 mod near_graph;
+mod path;
 mod rule;
 mod sssp;
 mod step_graph;

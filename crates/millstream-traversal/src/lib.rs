@@ -26,6 +26,7 @@ mod options;
 mod owned_values;
 mod owners;
 mod pack_near_rows;
+mod path;
 mod relaxation;
 mod run;
 mod shared_course;
@@ -65,6 +66,7 @@ pub mod internals {
     pub use crate::near_rows::NearRows;
     pub use crate::options::PATIENCE;
     pub use crate::owned_values::OwnedValues;
+    pub use crate::path::path_to;
     pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
     pub use crate::run::{Outcome, run};
     pub use crate::twin_lists::{TwinLists, claim};

@@ -243,7 +243,10 @@ fn the_method_follows_from_the_shape() {
         [(kron, Method::OutsideHub), (road, Method::TowardsSmaller), (one_way, Method::EveryArc)]
     {
         for parts in [partition::contiguous_blocks(&graph, 3), partition::random(&graph, 3, 1)] {
-            let result = run(&host(3), &graph, parts, CcOptions::default());
+            let context = host(3);
+            let upload = Cc::with_partition(&context, &graph, parts.clone(), CcOptions::default());
+            assert_eq!(context.block_on(upload).unwrap().unwrap().method(), method);
+            let result = run(&context, &graph, parts, CcOptions::default());
             assert_eq!(result.method, Some(method));
             check("method", &graph, &CcOptions::default(), &result);
         }

@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 
 use super::context::GpuContext;
 use super::free_blocks::{FreeBlocks, is_exact, rounded};
-use crate::Result;
 use crate::block::Contents;
 use crate::launching::while_nobody_launches;
 use crate::poison::Poison;
+use crate::{Error, Result};
 
 /// So many pinned bytes are kept at least, in use or not; else twice as many as have been in use at
 /// once. The system cannot swap them, and may end a process before the driver refuses it more.
@@ -152,11 +152,16 @@ impl PinnedPool {
 
     fn give_to_driver(&self, address: u64) {
         // A GPU that has failed may still write there: leaked.
-        if self.poison.get().is_none() && self.context.bind().is_ok() {
-            let address = std::ptr::with_exposed_provenance_mut(address as usize);
-            // SAFETY: allocated by the driver; nobody uses it.
-            let _ = while_nobody_launches(|| unsafe { sys::cuMemFreeHost(address) });
+        if self.poison.get().is_some() {
+            return;
         }
+        let address = std::ptr::with_exposed_provenance_mut(address as usize);
+        let _ = while_nobody_launches(|| {
+            self.context.bind()?;
+            // SAFETY: allocated by the driver; nobody uses it.
+            let _ = unsafe { sys::cuMemFreeHost(address) };
+            Ok::<(), Error>(())
+        });
     }
 }
 

@@ -90,19 +90,41 @@ fn parse_lines<I: Id>(content: &[u8], separator: u8) -> Result<(Vec<Piece<I>>, W
     Ok((pieces, if is_weighted { Weighting::Integer } else { Weighting::None }))
 }
 
-/// All of a text but for a heading.
+/// All of a text but for a heading: the names of both ends, and perhaps of the weight.
 fn behind_heading(content: &[u8], separator: u8) -> Scanner<'_> {
     let whole = Scanner::new(content);
-    let mut line = whole.clone();
-    if !line.next_content(is_comment) || !line.line_has(separators(separator)) {
+    let (mut line, separators) = (whole.clone(), separators(separator));
+    if !line.next_content(is_comment) || line.check_fields(separators).is_err() {
         return whole;
     }
-    while !line.is_line_end() {
-        if line.word().first().is_some_and(|byte| byte.is_ascii_digit() || b"+-.".contains(byte)) {
-            return whole;
+    let Ok(heading) = str::from_utf8(line.line()) else { return whole };
+    let is_separator = |char: char| separators.iter().any(|&byte| char == char::from(byte));
+    let fields = heading.trim_end_matches(is_separator).split(is_separator);
+    let fields: Vec<_> = fields.map(|field| field.trim_matches([' ', '\t', '"'])).collect();
+    let is_heading = match fields[..] {
+        [from, to] => !begins_number(from.as_bytes()) && !begins_number(to.as_bytes()),
+        // Of other columns, the first two may be something else.
+        [from, to, weight] => {
+            let weight = weight.to_ascii_lowercase();
+            !begins_number(from.as_bytes())
+                && !begins_number(to.as_bytes())
+                && WEIGHTS.contains(&&*weight)
         }
+        _ => false,
+    };
+    if is_heading {
+        line.skip_line();
+        return line;
     }
-    line
+    whole
+}
+
+/// What weights are called in headings.
+const WEIGHTS: [&str; 8] =
+    ["weight", "weights", "w", "value", "distance", "dist", "cost", "length"];
+
+fn begins_number(word: &[u8]) -> bool {
+    word.first().is_some_and(|byte| byte.is_ascii_digit() || b"+-.".contains(byte))
 }
 
 /// Between two of them is a field; of blanks there may be any number.

@@ -14,7 +14,7 @@ use super::source::Content;
 use crate::mill::{Header, WeightKind, checksum};
 use crate::pieces::InPieces;
 use crate::storage::Storage;
-use crate::{CsrGraph, Weights};
+use crate::{CsrGraph, GraphError, Weights};
 
 const NAMES: [&str; 4] = ["offsets", "targets", "weights", "original ids"];
 
@@ -30,16 +30,21 @@ pub(super) fn parse(content: &Content) -> Result<CsrGraph, Fault> {
         WeightKind::Integer => Some(Weights::Integer(words(weights))),
         WeightKind::Real => Some(Weights::Real(convert(weights, f32::from_le_bytes))),
     };
-    let ids = header.has_original_ids.then(|| longs(&content[ids]));
+    let original_ids = header.has_original_ids.then(|| longs(&content[ids.clone()]));
     let offsets = storage(content, offsets, longs)?;
     let targets = storage(content, targets, words)?;
     let graph = CsrGraph::from_storage(offsets, targets, weights).map_err(|error| {
         csr_fault(&error, sections[0].start, sections[1].start, sections[2].start)
     })?;
     let graph = graph.with_lattice_width(header.lattice_width);
-    match ids {
+    match original_ids {
         None => Ok(graph),
-        Some(ids) => graph.with_original_ids(ids).map_err(Fault::from),
+        Some(all) => graph.with_original_ids(all).map_err(|error| match error {
+            GraphError::OriginalIdOrder { vertex } => {
+                Fault::At { offset: ids.start + 8 * vertex as usize, reason: error.to_string() }
+            }
+            error => error.into(),
+        }),
     }
 }
 

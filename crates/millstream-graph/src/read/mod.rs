@@ -4,7 +4,7 @@
 //! Content decides what a file is, its extension only where content does not
 //! tell (an edge list and METIS are both lines of numbers).
 //!
-//! A comment may hold any bytes; everything else in a text is ASCII.
+//! A comment may hold any bytes, and a heading any text; everything else in a text is ASCII.
 //!
 //! Plain files are mapped into memory: **nobody may change or cut a file while it
 //! is read**, nor a plain `.mill` file as long as the graph lives. To replace one,

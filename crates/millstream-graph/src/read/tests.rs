@@ -59,7 +59,11 @@ fn text_files_are_their_graphs() {
             "# of edges\nsource,target,weight\n0,1,7\n1,2,8\n".into(),
             weighted(3, &[(0, 1, 7u32), (1, 2, 8)]),
         ),
-        ("a.csv", "\"node1\", \"node2\"\n0,1\n1,2\n".into(), unweighted(3, &[(0, 1), (1, 2)])),
+        (
+            "a.csv",
+            "\"node 1\", \"node 2\"\r\n0,1\r\n1,2\r\n".into(),
+            unweighted(3, &[(0, 1), (1, 2)]),
+        ),
         ("a.tsv", "from\tto\n0\t1\n1\t2\n".into(), unweighted(3, &[(0, 1), (1, 2)])),
         ("a.csv", "# ,,\n0 , 1\n,\n2 0, ".into(), unweighted(3, &[(0, 1), (2, 0)])),
         ("a.csv", "\u{feff}0, 1\n1, 2,\n".into(), unweighted(3, &[(0, 1), (1, 2)])),
@@ -176,6 +180,12 @@ fn bad_text_is_named_with_its_line() {
         ("a.csv", "0,,5\n".into(), "a.csv:1: a field is empty"),
         ("a.csv", "from,to\n0,1\nfrom,to\n".into(), "a.csv:3: \"from\" is not a vertex id"),
         ("a.csv", "from,1\n0,1\n".into(), "a.csv:1: \"from\" is not a vertex id"),
+        // With a column before them, as libraries write tables.
+        ("a.csv", ",source,target\n0,5,7\n".into(), "a.csv:1: a field is empty"),
+        ("a.csv", "id,source,target\n0,5,7\n".into(), "a.csv:1: \"id\" is not a vertex id"),
+        ("a.csv", "a,b,weight,kind\n0,5,7,1\n".into(), "a.csv:1: \"a\" is not a vertex id"),
+        ("a.tsv", "\tfrom\tto\n0\t5\t7\n".into(), "a.tsv:1: a field is empty"),
+        ("a.el", "from to\n0 1\n".into(), "a.el:1: \"from\" is not a vertex id"),
         ("a.csv", "from,to\n0,4000000000\n".into(), "a.csv:2: 4000000001 vertices are not c"),
         ("a.csv", "from,to\n".into(), "a.csv: no arc in the file"),
         ("a.csv", ",0,5\n".into(), "a.csv:1: a field is empty"),
@@ -492,7 +502,13 @@ fn ids_can_be_relabelled() {
 
 #[test]
 fn original_ids_ascend_and_are_some() {
-    for (ids, wrong) in [([5, 5, 7], 1), ([9, 5, 7], 1), ([1, 7, 6], 2), ([1, 2, u64::MAX], 2)] {
+    for (ids, wrong) in [
+        ([5, 5, 7], 1),
+        ([9, 5, 7], 1),
+        ([1, 7, 6], 2),
+        ([1, 2, u64::MAX], 2),
+        ([u64::MAX, 1, 2], 0),
+    ] {
         let given = unweighted(3, &[(0, 1)]).with_original_ids(ids.to_vec());
         let vertex = match given {
             Err(GraphError::OriginalIdOrder { vertex }) => vertex,

@@ -111,10 +111,11 @@ impl<'a> Scanner<'a> {
         self.text[self.at..].contains(&byte)
     }
 
-    /// Whether there is one of these in the rest of the line.
-    pub(crate) fn line_has(&self, bytes: &[u8]) -> bool {
-        let mut line = self.text[self.at..].iter().take_while(|&&byte| byte != b'\n');
-        line.any(|byte| bytes.contains(byte))
+    /// The rest of the line.
+    pub(crate) fn line(&self) -> &'a [u8] {
+        let rest = &self.text[self.at..];
+        let end = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
+        rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end])
     }
 
     /// That this line has no separator without a field before it.
