@@ -16,10 +16,10 @@ use crate::task::Task;
 use crate::{Error, Result};
 
 impl Stream {
-    /// A buffer of this stream's device with these items, which nothing can write from then on: on a host
-    /// device, if there are no GPUs beside it, the items themselves, for as long as the buffer or an operation holds them; else a
-    /// copy ([`Stream::uploaded`]). It counts against the device's budget on either. As after an upload, other streams have to wait for this one
-    /// before they use it.
+    /// A buffer of this stream's device with these items, which nothing can write from then on. On a host
+    /// device, if there are no GPUs beside it, it is the items themselves, for as long as the buffer or an
+    /// operation holds them; else a copy ([`Stream::uploaded`]). It counts against the device's budget in
+    /// either case, and other streams have to wait for this one before they use it.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -338,8 +338,8 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// The same memory for items of another type, as many as fit in all of it; none in memory that does not
-    /// begin where such an item may, as that which was [adopted](Device::adopt) or [lent](Stream::lent) may not, or any if
-    /// the items are aligned to more than 256 bytes.
+    /// begin where such an item may, as that which was [adopted](Device::adopt) or [lent](Stream::lent) may
+    /// not, or any if the items are aligned to more than 256 bytes.
     ///
     /// ```
     /// use millstream_device::{DeviceBuffer, DeviceList, DeviceSet};

@@ -103,9 +103,9 @@ impl PageRank {
     /// As [`PageRank::new`], with options. Blocks have equally many of the arcs that come in for
     /// [`Algorithm::Pull`], of those that leave for [`Algorithm::Push`].
     ///
-    /// Devices that pull and [reach each other's memory](crate::pull_sends_packets) keep a number for each vertex of the
-    /// graph between runs, what it gives while ranks are even: each GPU for itself, the first host device for all, which also has two
-    /// more for each vertex in a run.
+    /// Devices that pull and [reach each other's memory](crate::pull_sends_packets) keep a number for each
+    /// vertex of the graph between runs, what it gives while ranks are even: each GPU for itself, the first
+    /// host device for all, which also has two more for each vertex in a run.
     ///
     /// # Errors
     /// Options or weights that have no meaning; no memory on a device; to push on GPUs, a vertex of more

@@ -1,7 +1,8 @@
-//! Edge lists: `from to [weight]` a line, separated by blanks, tabs or commas,
-//! with `#` and `%` comments. Between commas there is a field, and between tabs in a `.tsv` file;
-//! one may end the line. A first line of such fields of which none is a number is a heading. The number of vertices is the largest id plus one. A weight that is written as
-//! an integer has 32 bits at most; where another is a real, all are, as near as f32 comes.
+//! Edge lists: `from to [weight]` a line, separated by blanks, tabs or commas, with `#` and `%` comments.
+//! Between commas there is a field, and between tabs in a `.tsv` file; one may end the line. A first line
+//! of such fields that names both ends, and perhaps the weight, is a heading. The number of vertices is the
+//! largest id plus one. A weight that is written as an integer has 32 bits at most; where another is a
+//! real, all are, as near as f32 comes.
 
 use rayon::prelude::*;
 
