@@ -224,8 +224,9 @@ fn what_was_submitted_comes_before_what_follows_quiescence() {
     let is_hazard = |result: Result<(), Error>| matches!(result, Err(Error::Hazard { .. }));
     for device in set.devices() {
         let mut buffer = device.buffer::<u32>(1 << 20).unwrap();
-        device.stream().unwrap().fill(&mut buffer, 1).unwrap();
+        // Before: a stream that is made when another is over comes after it.
         let (one, other) = (device.stream().unwrap(), device.stream().unwrap());
+        device.stream().unwrap().fill(&mut buffer, 1).unwrap();
         assert!(is_hazard(one.fill(&mut buffer, 2)));
         set.quiesce().unwrap();
         one.fill(&mut buffer, 3).unwrap();
