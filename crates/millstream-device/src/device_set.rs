@@ -371,10 +371,8 @@ impl DeviceSet {
         self.shared.host.core.faults.left()
     }
 
-    /// Waits until nothing is under way; what host code does next comes after every operation submitted before
-    /// this call. So it is what is left to wait for where a run that had streams of its own has failed or was
-    /// dropped. It also waits for what others submit meanwhile: as long as some are never without work, it does
-    /// not return.
+    /// Waits until nothing is under way, also of what others submit meanwhile; host code then comes after all that
+    /// was submitted before. It is what is left to wait for where a run with streams of its own has failed.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};

@@ -36,7 +36,8 @@ impl Askers {
     pub(crate) fn of_rows(&self, partition: &Partition, part: usize) -> Vec<u64> {
         let own = partition.range(part);
         let of = &self.of[own.start as usize..own.end as usize];
-        let asked = |device: usize| of.iter().filter(|&&of| of >> device & 1 != 0).count() as u64;
+        let of = || of.par_iter().in_pieces();
+        let asked = |device: usize| of().filter(|&&of| of >> device & 1 != 0).count() as u64;
         (0..partition.parts()).map(asked).collect()
     }
 

@@ -16,6 +16,9 @@ use millstream_flow::Context;
 ///
 /// # Cancel safety
 /// Cancel safe: what was made is dropped.
+///
+/// # Device ordering
+/// When it resolves, what was made is there for every stream of its device.
 pub async fn upload_to_all<I: Send, T: Send, E: From<DeviceError> + Send>(
     context: &Context,
     items: impl IntoIterator<Item = I>,

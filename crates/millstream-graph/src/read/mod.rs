@@ -32,6 +32,8 @@ mod source;
 mod text;
 
 #[cfg(test)]
+mod id_tests;
+#[cfg(test)]
 mod property_tests;
 #[cfg(test)]
 mod tests;
