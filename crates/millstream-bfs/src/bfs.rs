@@ -11,7 +11,7 @@ use millstream_traversal::internals::{
     check_partition, run,
 };
 use millstream_traversal::{
-    DegreeOrder, Delta, DepthProbe, DistributedGraph, Layout, UNREACHED, Unsuitable,
+    Columns, DegreeOrder, Delta, DepthProbe, DistributedGraph, Layout, UNREACHED, Unsuitable,
     WorklistOptions,
 };
 use millstream_worklist::WorklistStatistics;
@@ -302,8 +302,8 @@ impl Bfs {
             false => Incoming::none(context, graph).await?,
         };
         let are_gpus = context.all_gpus();
-        let (distributed, rows) =
-            DistributedGraph::with_structure(context, graph, partition).await?;
+        let columns = Columns::Structure;
+        let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
         let is_needed = algorithm == Algorithm::NearFar;
         let near = match options.layouts && algorithm != Algorithm::Asynchronous {
             false => Err(Unsuitable::Upload),
@@ -313,7 +313,7 @@ impl Bfs {
         let has_hubs = options.layouts && are_gpus && near.is_err();
         let hubs = match incoming.of(&distributed).filter(|_| has_hubs) {
             Some(reversed) => {
-                Some(Hubs::new(&rows, &distributed, reversed, isolated.connected()).await?)
+                Some(Hubs::new(graph, &distributed, reversed, isolated.connected()).await?)
             }
             None => None,
         };

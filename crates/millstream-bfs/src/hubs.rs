@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use bytemuck::{Pod, Zeroable};
 use futures_util::future::try_join_all;
 use millstream_device::{Device, DeviceBuffer, SharedBuffer};
-use millstream_graph::CsrGraph;
 use millstream_graph::pieces::InPieces;
+use millstream_graph::sort::sort;
+use millstream_graph::{CsrGraph, Partition};
 use millstream_traversal::internals::find_hubs;
 use millstream_traversal::{DistributedGraph, Layout, LayoutKind, UNREACHED};
 use rayon::prelude::*;
@@ -69,8 +70,8 @@ impl SplitRow {
 }
 
 impl Hubs {
-    /// Finds the hubs of a graph, given with new ids, that the devices have as `distributed`, with
-    /// the arcs that enter vertices in `incoming`; `connected` vertices have arcs.
+    /// Finds the hubs of a graph that the devices have as `distributed`, with the arcs that enter
+    /// vertices in `incoming`; `connected` vertices have arcs.
     pub(crate) async fn new(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
@@ -79,36 +80,21 @@ impl Hubs {
     ) -> Result<Hubs> {
         let start = Instant::now();
         let partition = distributed.partition();
-        let is_long = |&vertex: &u32| is_rich(graph.degree(vertex), USUAL_ALPHA, connected);
-        let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
-        let mut split: Vec<u32> = vertices.filter(is_long).collect();
-        split.sort_unstable_by_key(|&vertex| Reverse(graph.degree(vertex)));
-        let mut left = graph.arcs() / ARCS_FOR_SPLIT;
-        split.retain(|&vertex| {
-            let rest = left.checked_sub(graph.degree(vertex));
-            left = rest.unwrap_or(0);
-            rest.is_some()
-        });
+        let split = split_rows(graph, partition, connected);
         let mut hubs = Hubs { devices: Vec::new(), rows: BTreeMap::new(), time: Duration::ZERO };
         let mut completions = Vec::new();
         let devices = distributed.context().devices().iter();
         for (place, (device, of)) in devices.zip(find_hubs(graph, incoming).await?).enumerate() {
-            let range = partition.range(place);
             let stream = device.stream()?;
-            let own = |vertex| graph.neighbors(vertex).iter().filter(|its| range.contains(its));
-            let lengths: Vec<_> = split.par_iter().map(|&vertex| own(vertex).count()).collect();
-            let mut targets = vec![0; lengths.iter().sum()];
-            let (mut places, mut rest, mut begin) = (Vec::new(), &mut targets[..], 0);
-            for (&vertex, &length) in split.iter().zip(&lengths) {
-                let end = begin + length as u64;
+            let rows = split.par_iter().map(|&vertex| own_part(graph, partition, vertex, place));
+            let rows: Vec<Vec<u32>> = rows.collect();
+            let mut begin = 0;
+            for (&vertex, row) in split.iter().zip(&rows) {
+                let end = begin + row.len() as u64;
                 hubs.rows.entry(vertex).or_default().push(begin..end);
-                places.push((vertex, rest.split_off_mut(..length).unwrap_or_default()));
                 begin = end;
             }
-            places.into_par_iter().for_each(|(vertex, places)| {
-                places.iter_mut().zip(own(vertex)).for_each(|(place, &target)| *place = target);
-            });
-            let targets = Arc::new(stream.lent(targets)?);
+            let targets = Arc::new(stream.lent(rows.concat())?);
             completions.push(stream.completed()?);
             hubs.devices.push(DeviceHubs { of, targets });
         }
@@ -149,6 +135,31 @@ impl Hubs {
     }
 }
 
+/// Which rows each device has its part of, by their new ids, the longest first.
+fn split_rows(graph: &CsrGraph, partition: &Partition, connected: u32) -> Vec<u32> {
+    let degree = |new| graph.degree(partition.to_original(new));
+    let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
+    let mut split: Vec<u32> =
+        vertices.filter(|&new| is_rich(degree(new), USUAL_ALPHA, connected)).collect();
+    split.sort_unstable_by_key(|&new| Reverse(degree(new)));
+    let mut left = graph.arcs() / ARCS_FOR_SPLIT;
+    split.retain(|&new| {
+        let rest = left.checked_sub(degree(new));
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    });
+    split
+}
+
+/// The targets in a vertex's row that a device owns, in ascending order of their new ids.
+fn own_part(graph: &CsrGraph, partition: &Partition, vertex: u32, place: usize) -> Vec<u32> {
+    let (row, own) = (graph.neighbors(partition.to_original(vertex)), partition.range(place));
+    let targets = row.iter().map(|&target| partition.to_new(target));
+    let mut targets: Vec<u32> = targets.filter(|target| own.contains(target)).collect();
+    sort(&mut targets);
+    targets
+}
+
 fn is_rich(arcs: u64, alpha: u64, connected: u32) -> bool {
     arcs.saturating_mul(alpha).saturating_mul(EAGERNESS) > u64::from(connected)
 }
@@ -160,6 +171,7 @@ mod tests {
     use millstream_flow::{Context, Devices};
     use millstream_graph::generate::{self, GenerateOptions};
     use millstream_graph::{partition, source};
+    use millstream_traversal::Columns;
 
     use super::*;
 
@@ -171,11 +183,12 @@ mod tests {
         let connected = graph.vertices();
         let busiest = partition.to_new(source::max_degree(graph).unwrap());
         let checks = async {
-            let upload =
-                |graph| DistributedGraph::with_structure(&context, graph, partition.clone());
-            let (out, new) = upload(graph).await.unwrap();
-            let (incoming, _) = upload(reversed).await.unwrap();
-            let hubs = Hubs::new(&new, &out, &incoming, connected).await.unwrap();
+            let upload = |graph| {
+                DistributedGraph::new(&context, graph, partition.clone(), Columns::Structure)
+            };
+            let out = upload(graph).await.unwrap();
+            let incoming = upload(reversed).await.unwrap();
+            let hubs = Hubs::new(graph, &out, &incoming, connected).await.unwrap();
             let rows = hubs.begins_with(&[busiest], 14, connected).unwrap();
             for (place, device) in context.devices().iter().enumerate() {
                 let (its, range) = (hubs.of(place), partition.range(place));

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use millstream_flow::{Context, Error as FlowError};
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::internals::{PATIENCE, can_meet, check_partition, check_rows};
-use millstream_traversal::{DegreeOrder, DistributedGraph, Layout};
+use millstream_traversal::{Columns, DegreeOrder, DistributedGraph, Layout};
 use rayon::prelude::*;
 
 use crate::hubs::Hubs;
@@ -187,7 +187,8 @@ impl Cc {
             true => DegreeOrder::of(context, whole, partition, u32::MAX, None),
             false => (partition, None),
         };
-        let (graph, rows) = DistributedGraph::with_structure(context, whole, partition).await?;
+        let columns = Columns::Structure;
+        let graph = DistributedGraph::new(context, whole, partition, columns).await?;
         let hub = source::max_degree(whole).map_or(0, |hub| graph.partition().to_new(hub));
         let mut survey = Survey::of(&graph).await?;
         let method = Method::of(survey.is_symmetric, graph.vertices(), whole.arcs());
@@ -196,7 +197,7 @@ impl Cc {
             survey.name_all(graph.vertices());
         }
         let hubs = match method == Method::OutsideHub && is_gang(context) {
-            true => Hubs::new(&rows, &graph).await?,
+            true => Hubs::new(whole, &graph).await?,
             false => Hubs::none(&graph)?,
         };
         Ok(Cc { graph, order, survey, method, hub, hubs, options })

@@ -27,7 +27,7 @@ impl Hubs {
         Ok(Hubs { devices, time: Duration::ZERO })
     }
 
-    /// Finds the hubs of a graph, given with new ids, that the devices have as `distributed`.
+    /// Finds the hubs of a graph that the devices have as `distributed`.
     pub(crate) async fn new(graph: &CsrGraph, distributed: &DistributedGraph) -> Result<Hubs> {
         let start = Instant::now();
         let devices = find_hubs(graph, distributed).await?;

@@ -13,6 +13,7 @@ use crate::host_data::HostData;
 use crate::ledger::AccessKind;
 use crate::memory::DeviceBuffer;
 use crate::parameter::Accesses;
+use crate::part::PartMut;
 use crate::stream::Stream;
 use crate::task::{Place, Task};
 
@@ -28,48 +29,108 @@ const PACKETS: usize = 4;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Stream {
+    /// Copies items into a buffer that `make` writes: given the place of the first of some, and memory for
+    /// these, by many threads at once, and the same ones whenever it is asked. Large uploads to a GPU go in
+    /// packets, as those of [`Stream::upload`] do, so that few of the items are in the host's memory at once.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
+    /// let (device, stream) = (&set.devices()[0], set.devices()[0].stream()?);
+    /// let mut squares = device.buffer::<u64>(4)?;
+    /// stream.upload_made(&mut squares, |first, items| {
+    ///     (first..).zip(items).for_each(|(at, item)| *item = (at * at) as u64);
+    /// })?;
+    /// assert_eq!(set.block_on(stream.download(&squares)?)??, [0, 1, 4, 9]);
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Stream::upload`].
+    pub fn upload_made<'b, T: Pod + Send + Sync>(
+        &self,
+        destination: impl Into<PartMut<'b, T>>,
+        make: impl Fn(usize, &mut [T]) + Sync,
+    ) -> Result<()> {
+        let destination = destination.into();
+        let len = destination.len();
+        let to = Place::new::<T>(destination.allocation, &destination.range);
+        let done = self.upload_in_packets(len, &to, &make)?;
+        if done > 0 && done == len {
+            return Ok(());
+        }
+        let mut rest = vec![T::zeroed(); len - done];
+        in_pieces(done, &mut rest, &make);
+        self.upload_rest(rest.into(), done, to)
+    }
+
     pub(crate) fn upload_place<T: Pod + Send + Sync>(
         &self,
         data: HostData<T>,
         to: Place,
     ) -> Result<()> {
-        let is_large = self.device().is_gpu() && size_of_val(data.items()) >= LARGE;
-        let done = if is_large { self.upload_in_packets(data.items(), &to)? } else { 0 };
-        if done > 0 && done == data.len() {
+        let items = data.items();
+        let copy = |first: usize, to: &mut [T]| to.copy_from_slice(&items[first..][..to.len()]);
+        let done = self.upload_in_packets(items.len(), &to, &copy)?;
+        if done > 0 && done == items.len() {
             return Ok(());
         }
-        let data = data.slice(done..data.len())?;
-        let to = to.part(done * size_of::<T>()..to.bytes());
-        let mut accesses = Accesses::of([to.allocation().access(AccessKind::Write)]);
-        self.submit("upload", &mut accesses, Task::Upload { from: Box::new(data), to })
+        self.upload_rest(data.slice(done..items.len())?, done, to)
     }
 
-    /// How many items have been read. Fewer than all if there is no pinned memory, or the stream
-    /// does not come on.
-    fn upload_in_packets<T: Pod + Send + Sync>(&self, items: &[T], to: &Place) -> Result<usize> {
+    /// What comes after so many items.
+    fn upload_rest<T: Pod + Send + Sync>(
+        &self,
+        rest: HostData<T>,
+        done: usize,
+        to: Place,
+    ) -> Result<()> {
+        let to = to.part(done * size_of::<T>()..to.bytes());
+        let mut accesses = Accesses::of([to.allocation().access(AccessKind::Write)]);
+        self.submit("upload", &mut accesses, Task::Upload { from: Box::new(rest), to })
+    }
+
+    /// How many of so many items have been made. Fewer than all if they are few or for a host device, if there
+    /// is no pinned memory, or if the stream does not come on.
+    fn upload_in_packets<T: Pod + Send + Sync>(
+        &self,
+        len: usize,
+        to: &Place,
+        make: &(impl Fn(usize, &mut [T]) + Sync),
+    ) -> Result<usize> {
+        if !self.device().is_gpu() || len * size_of::<T>() < LARGE {
+            return Ok(0);
+        }
         let most = (PACKET / size_of::<T>()).max(1);
         let mut under_way = VecDeque::new();
         let mut done = 0;
-        while done < items.len() && has_room(&mut under_way) {
-            let packet: &[u8] = bytemuck::cast_slice(&items[done..items.len().min(done + most)]);
-            let Ok(mut pinned) = DeviceBuffer::new_in_host_memory(self.device(), packet.len())
-            else {
+        while done < len && has_room(&mut under_way) {
+            let items = most.min(len - done);
+            let Ok(mut pinned) = DeviceBuffer::<T>::new_in_host_memory(self.device(), items) else {
                 break;
             };
-            copy_by_all_threads(packet, pinned.host_view_mut()?);
-            let from = Place::new::<u8>(pinned.allocation(), &(0..packet.len()));
+            in_pieces(done, pinned.host_view_mut()?, make);
+            let from = Place::new::<T>(pinned.allocation(), &(0..items));
             let first = done * size_of::<T>();
-            let to = to.part(first..first + packet.len());
+            let to = to.part(first..first + from.bytes());
             let mut accesses = Accesses::of([
                 from.allocation().access(AccessKind::Read),
                 to.allocation().access(AccessKind::Write),
             ]);
             self.submit("upload", &mut accesses, Task::Copy { from, to })?;
             under_way.push_back(self.record()?);
-            done += packet.len() / size_of::<T>();
+            done += items;
         }
         Ok(done)
     }
+}
+
+/// Has all threads make items from `first` on.
+fn in_pieces<T: Send>(first: usize, items: &mut [T], make: &(impl Fn(usize, &mut [T]) + Sync)) {
+    let most = (PIECE / size_of::<T>().max(1)).max(1);
+    let pieces = items.par_chunks_mut(most).enumerate();
+    pieces.for_each(|(piece, items)| make(first + most * piece, items));
 }
 
 /// Copies as many bytes: pages that nobody has touched cost one thread more than the copy.

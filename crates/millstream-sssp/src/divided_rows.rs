@@ -1,140 +1,225 @@
-//! Rows divided among devices by who owns the arcs' targets.
+//! Rows divided among devices by who owns the arcs' targets: each device makes them of the arcs that
+//! enter its vertices.
 
-use millstream_graph::{CsrGraph, Partition};
-use rayon::prelude::*;
+use std::iter::once;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 
-/// One part's arcs, in rows of all vertices.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct DividedRows<W> {
-    pub(crate) offsets: Vec<u64>,
-    pub(crate) targets: Vec<u32>,
-    pub(crate) weights: Vec<W>,
-}
+use bytemuck::Pod;
+use millstream_device::{
+    CudaSource, DeviceBuffer, Kernel, KernelResult, Parameter, Read, Shared, SharedBuffer, Stream,
+    Trusted, Value, Write,
+};
+use millstream_traversal::internals::{RowOrder, sort_rows, upload_to_all};
+use millstream_traversal::{DistributedGraph, Part, PartWeights};
 
-/// Rows that one thread goes through at a time.
-const CHUNK: usize = 1 << 12;
+use crate::Result;
 
-/// For each part of `partition` the arcs into it, in the order that they have in the graph's rows;
-/// ids are the partition's. Looks at each arc twice, however many parts there are.
-pub(crate) fn divide<W: Copy + Default + Send + Sync>(
-    graph: &CsrGraph,
-    weights: &[W],
-    partition: &Partition,
-) -> Vec<DividedRows<W>> {
-    let mut all_offsets = counted(graph, partition);
-    all_offsets.par_iter_mut().for_each(|offsets| {
-        let mut end = 0;
-        for offset in offsets {
-            end += *offset;
-            *offset = end;
-        }
-    });
-    let lengths = all_offsets.iter().map(|offsets| offsets[offsets.len() - 1] as usize);
-    let (mut all_targets, mut all_weights) = (Vec::new(), Vec::new());
-    for length in lengths {
-        all_targets.push(vec![0; length]);
-        all_weights.push(vec![W::default(); length]);
-    }
-    let length = |part: usize, chunk: usize| {
-        let offsets = &all_offsets[part];
-        let end = (CHUNK * (chunk + 1)).min(offsets.len() - 1);
-        (offsets[end] - offsets[CHUNK * chunk]) as usize
+/// Of each device the arcs that enter its vertices, which `incoming` has in rows of these, in rows of all
+/// the vertices that they leave, in ascending order of weight, then of target.
+pub(crate) async fn divided(incoming: &DistributedGraph) -> Result<Vec<Part>> {
+    let vertices = incoming.vertices() as usize;
+    let divide = |place, stream: &Stream, part: &Part| {
+        let first_vertex = incoming.partition().range(place).start;
+        let counts = stream.device().shared(vertices)?;
+        COUNT_LEAVING.launch(stream, part.targets.len(), (&*part.targets, &counts))?;
+        let lengths = stream.download_shared(&counts, 0..vertices)?.wait()?;
+        Division { part, first_vertex, counts, offsets: offsets(&lengths) }.rows(stream)
     };
-    let chunks = graph.vertices().div_ceil(CHUNK as u32) as usize;
-    let targets = by_chunk(&mut all_targets, chunks, length);
-    let kept = by_chunk(&mut all_weights, chunks, length);
-    targets.into_par_iter().zip(kept).enumerate().for_each(|(chunk, (mut targets, mut kept))| {
-        let mut filled = vec![0; targets.len()];
-        for arc in rows(graph, chunk).flat_map(|row| graph.row(row)) {
-            let target = graph.targets()[arc];
-            let part = partition.owner(target);
-            targets[part][filled[part]] = target;
-            kept[part][filled[part]] = weights[arc];
-            filled[part] += 1;
-        }
+    upload_to_all(incoming.context(), incoming.parts(), divide).await
+}
+
+/// Row index from the lengths of rows.
+fn offsets(lengths: &[u32]) -> Arc<[u64]> {
+    let mut end = 0;
+    let ends = lengths.iter().map(|&length| {
+        end += u64::from(length);
+        end
     });
-    let parts = all_offsets.into_iter().zip(all_targets).zip(all_weights);
-    let part = |((offsets, targets), weights)| DividedRows { offsets, targets, weights };
-    parts.map(part).collect()
+    once(0).chain(ends).collect()
 }
 
-/// Of each part, behind a 0, how many arcs of each row lead into it.
-fn counted(graph: &CsrGraph, partition: &Partition) -> Vec<Vec<u64>> {
-    let vertices = graph.vertices() as usize;
-    // Not as clones of one, which this thread would write.
-    let mut all: Vec<_> = (0..partition.parts()).map(|_| vec![0; vertices + 1]).collect();
-    let mut counts: Vec<_> = all.iter_mut().map(|counts| &mut counts[1..]).collect();
-    let chunks = vertices.div_ceil(CHUNK);
-    let length = |_, chunk| CHUNK.min(vertices - CHUNK * chunk);
-    by_chunk(&mut counts, chunks, length).into_par_iter().enumerate().for_each(
-        |(chunk, mut counts)| {
-            for (place, row) in rows(graph, chunk).enumerate() {
-                let targets = graph.neighbors(row).iter();
-                targets.for_each(|&target| counts[partition.owner(target)][place] += 1);
+/// What one device makes its rows of.
+struct Division<'a> {
+    part: &'a Part,
+    first_vertex: u32,
+    counts: SharedBuffer<u32>,
+    /// Of the rows to be made.
+    offsets: Arc<[u64]>,
+}
+
+impl Division<'_> {
+    fn rows(&self, stream: &Stream) -> Result<Part> {
+        let offsets = stream.lent(Arc::clone(&self.offsets))?;
+        let (targets, weights) = match &self.part.weights {
+            // There are no arcs.
+            PartWeights::None => (stream.device().buffer(0)?, PartWeights::None),
+            PartWeights::Integer(weights) => {
+                let order = RowOrder::new(true, false);
+                let (targets, weights) =
+                    self.arcs(stream, &offsets, weights, &PLACE_INTEGERS, order)?;
+                (targets, PartWeights::Integer(weights))
             }
-        },
-    );
-    all
+            PartWeights::Real(weights) => {
+                let order = RowOrder::new(true, true);
+                let (targets, weights) =
+                    self.arcs(stream, &offsets, weights, &PLACE_REALS, order)?;
+                (targets, PartWeights::Real(weights))
+            }
+        };
+        let owners = Arc::clone(&self.part.owners);
+        Ok(Part { offsets: Arc::new(offsets), targets: Arc::new(targets), weights, owners })
+    }
+
+    fn arcs<W: Pod + Send + Sync>(
+        &self,
+        stream: &Stream,
+        offsets: &DeviceBuffer<u64>,
+        entering: &DeviceBuffer<W>,
+        kernel: &Kernel<PlaceSignature<W>>,
+        order: RowOrder,
+    ) -> Result<(DeviceBuffer<u32>, Arc<DeviceBuffer<W>>)> {
+        let (device, part, arcs) = (stream.device(), self.part, entering.len());
+        let mut targets = device.buffer_to_overwrite(arcs)?;
+        let mut weights = device.buffer_to_overwrite::<W>(arcs)?;
+        let incoming = (&*part.offsets, &*part.targets, entering, self.first_vertex);
+        let leaving = (&self.counts, offsets, &mut targets, &mut weights);
+        kernel.launch(stream, arcs, (incoming, leaving))?;
+        let (new_ids, mut bits) = (device.buffer(0)?, weights.cast());
+        sort_rows(stream, (&self.offsets, offsets), &new_ids, (&mut targets, &mut bits), order)?;
+        Ok((targets, Arc::new(bits.cast())))
+    }
 }
 
-/// The rows of a chunk.
-fn rows(graph: &CsrGraph, chunk: usize) -> impl Iterator<Item = u32> {
-    let first = CHUNK * chunk;
-    first as u32..(first + CHUNK).min(graph.vertices() as usize) as u32
+/// Sources of arcs, and how many leave each vertex, 0 before.
+static COUNT_LEAVING: LazyLock<Kernel<(Read<u32>, Shared<u32>)>> = LazyLock::new(|| {
+    let twin = Kernel::from_closure("count_leaving", |_, view: (&[u32], &[AtomicU32])| {
+        let (sources, counts) = view;
+        for &source in sources {
+            // The kernel's end publishes it.
+            counts[source as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    twin.with_cuda(trusted("count_leaving"))
+});
+
+/// Rows of arcs that enter vertices from some on: offsets, sources, weights and that vertex; how many leave
+/// each, which ends as zeros, offsets of the rows of these, and their targets and weights.
+type PlaceSignature<W> =
+    ((Read<u64>, Read<u32>, Read<W>, Value<u32>), (Shared<u32>, Read<u64>, Write<u32>, Write<W>));
+
+static PLACE_INTEGERS: LazyLock<Kernel<PlaceSignature<u32>>> = LazyLock::new(place_kernel);
+static PLACE_REALS: LazyLock<Kernel<PlaceSignature<f32>>> = LazyLock::new(place_kernel);
+
+fn place_kernel<W: Pod + Send + Sync>() -> Kernel<PlaceSignature<W>> {
+    let twin = Kernel::from_closure("place_leaving", |_, view| place(view));
+    twin.with_cuda(trusted("place_leaving"))
 }
 
-/// For each chunk the stretches of all parts, whose `length` is given by part and chunk.
-fn by_chunk<T>(
-    parts: &mut [impl AsMut<[T]>],
-    chunks: usize,
-    length: impl Fn(usize, usize) -> usize,
-) -> Vec<Vec<&mut [T]>> {
-    let mut all: Vec<Vec<&mut [T]>> = (0..chunks).map(|_| Vec::new()).collect();
-    for (part, items) in parts.iter_mut().enumerate() {
-        let mut rest = items.as_mut();
-        for (chunk, stretches) in all.iter_mut().enumerate() {
-            stretches.push(rest.split_off_mut(..length(part, chunk)).unwrap_or_default());
+fn place<W: Pod + Send + Sync>(
+    (incoming, leaving): <PlaceSignature<W> as Parameter>::View<'_>,
+) -> KernelResult {
+    let (offsets, sources, weights, first_vertex) = incoming;
+    let (counts, their_offsets, targets, their_weights) = leaving;
+    for (row, ends) in offsets.windows(2).enumerate() {
+        for arc in ends[0] as usize..ends[1] as usize {
+            let source = sources[arc] as usize;
+            // Nobody else counts, and the kernel's end publishes it.
+            let last = counts[source].fetch_sub(1, Ordering::Relaxed) - 1;
+            let place = their_offsets[source] as usize + last as usize;
+            targets[place] = first_vertex + row as u32;
+            their_weights[place] = weights[arc];
         }
     }
-    all
+    Ok(())
+}
+
+fn trusted(entry: &'static str) -> Trusted<CudaSource> {
+    // SAFETY: the kernels keep to their arguments as the signatures say, as their twins do.
+    unsafe { Trusted::new(cuda_source(entry)) }
+}
+
+/// One of both kernels.
+fn cuda_source(entry: &'static str) -> CudaSource {
+    CudaSource::new("divided_rows.cuh", entry, include_str!("divided_rows.cuh"))
+}
+
+pub(crate) fn cuda_sources() -> [CudaSource; 2] {
+    ["count_leaving", "place_leaving"].map(cuda_source)
 }
 
 #[cfg(test)]
 mod tests {
+    use millstream_flow::{Context, Devices};
     use millstream_graph::generate::{self, GenerateOptions};
-    use millstream_graph::{Weights, partition};
+    use millstream_graph::{CsrGraph, Partition, Weights, partition};
+    use millstream_traversal::Columns;
 
     use super::*;
 
-    #[test]
-    fn each_part_has_the_arcs_into_it() {
-        let options = GenerateOptions { max_weight: Some(9), ..GenerateOptions::default() };
-        let kron = generate::kron(14, 4, &options).unwrap();
-        let none = CsrGraph::from_weighted_edges(3, &[] as &[(u32, u32, u32)]).unwrap();
-        let empty = CsrGraph::from_weighted_edges(0, &[] as &[(u32, u32, u32)]).unwrap();
-        for graph in [kron, none, empty] {
-            for parts in [1, 2, 5] {
-                let partition = partition::contiguous_blocks(&graph, parts);
-                let graph = partition.renumber_by_weight(&graph);
-                let weights = match graph.weights() {
-                    Some(Weights::Integer(weights)) => &weights[..],
-                    _ => &[],
-                };
-                let divided = divide(&graph, weights, &partition);
-                assert_eq!(divided.len(), parts);
-                for (part, divided) in divided.into_iter().enumerate() {
-                    let mut expected = DividedRows { offsets: vec![0], ..DividedRows::default() };
-                    for row in 0..graph.vertices() {
-                        for arc in graph.row(row) {
-                            if partition.range(part).contains(&graph.targets()[arc]) {
-                                expected.targets.push(graph.targets()[arc]);
-                                expected.weights.push(weights[arc]);
-                            }
-                        }
-                        expected.offsets.push(expected.targets.len() as u64);
-                    }
-                    assert!(divided == expected, "part {part} of {parts}");
+    /// The rows of a device: offsets, targets and bits of weights.
+    type Rows = (Vec<u64>, Vec<u32>, Vec<u32>);
+
+    async fn rows_of(stream: &Stream, part: &Part) -> Rows {
+        let offsets = stream.download(&*part.offsets).unwrap().await.unwrap();
+        let targets = stream.download(&*part.targets).unwrap().await.unwrap();
+        let weights = match &part.weights {
+            PartWeights::None => Vec::new(),
+            PartWeights::Integer(all) => stream.download(&**all).unwrap().await.unwrap(),
+            PartWeights::Real(all) => {
+                let all = stream.download(&**all).unwrap().await.unwrap();
+                all.into_iter().map(f32::to_bits).collect()
+            }
+        };
+        (offsets, targets, weights)
+    }
+
+    /// The arcs of `graph`, whose ids are new, that enter vertices of a part.
+    fn expected(graph: &CsrGraph, partition: &Partition, part: usize) -> Rows {
+        let (mut offsets, mut targets, mut weights) = (vec![0], Vec::new(), Vec::new());
+        for vertex in 0..graph.vertices() {
+            let enters = |arc: &usize| partition.range(part).contains(&graph.targets()[*arc]);
+            for arc in graph.row(vertex).filter(enters) {
+                targets.push(graph.targets()[arc]);
+                match graph.weights().unwrap() {
+                    Weights::Integer(all) => weights.push(all[arc]),
+                    Weights::Real(all) => weights.push(all[arc].to_bits()),
                 }
+            }
+            offsets.push(targets.len() as u64);
+        }
+        (offsets, targets, weights)
+    }
+
+    #[test]
+    fn each_device_has_the_arcs_into_its_part() {
+        let options = GenerateOptions { max_weight: Some(9), ..GenerateOptions::default() };
+        let kron = generate::kron(11, 8, &options).unwrap();
+        let reals: Vec<f32> =
+            (0..kron.arcs()).map(|arc| (arc * 7919 % 1000) as f32 / 7.0).collect();
+        let real = kron.structure().with_weights(Some(Weights::Real(reals))).unwrap();
+        let arcs = [(0, 1, 5u32), (2, 1, 4), (2, 0, 4), (2, 2, 0)];
+        let directed = CsrGraph::from_weighted_edges(4, &arcs).unwrap();
+        let none = CsrGraph::from_weighted_edges(3, &[] as &[(u32, u32, u32)]).unwrap();
+        for graph in [kron, real, directed, none] {
+            for parts in [1, 2, 5] {
+                let context = Context::builder().devices(Devices::host(parts)).build().unwrap();
+                let partition = partition::random(&graph, parts, 3);
+                let reversed = graph.transposed().unwrap();
+                let (new, columns) = (partition.renumber_by_weight(&graph), Columns::ByWeight);
+                let checks = async {
+                    let incoming =
+                        DistributedGraph::new(&context, &reversed, partition.clone(), columns);
+                    let incoming = incoming.await.unwrap();
+                    let divided = divided(&incoming).await.unwrap();
+                    for (part, rows) in divided.iter().enumerate() {
+                        let stream = context.devices()[part].stream().unwrap();
+                        let its = rows_of(&stream, rows).await;
+                        assert!(its == expected(&new, &partition, part), "{part} of {parts}");
+                    }
+                };
+                context.block_on(checks).unwrap();
             }
         }
     }

@@ -2,23 +2,20 @@
 //! owns their target, or, on host devices and one GPU, also on the one that owns their source.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytemuck::Pod;
 use futures_util::lock::Mutex;
-use millstream_device::{DeviceBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
-use millstream_traversal::internals::{NearRows, check_partition, check_rows, upload_to_all};
+use millstream_traversal::internals::{NearRows, check_partition, check_rows};
 use millstream_traversal::{
-    DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part, PartWeights,
+    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part,
 };
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::divided_rows::{DividedRows, divide};
+use crate::divided_rows::divided;
 use crate::step_lights::Lights;
 
 /// The rows of vertices that arcs leave.
@@ -69,32 +66,18 @@ impl StepGraph {
         check_rows(context, graph)?;
         let window = DegreeOrder::SPREAD;
         let (partition, _) = DegreeOrder::of(context, &reversed, partition, window, depth);
-        let entering = partition.renumber_by_weight(&reversed);
+        // One copy of the graph at a time is in the host's memory.
+        let columns = Columns::ByWeight;
+        let incoming = DistributedGraph::new(context, &reversed, partition, columns).await?;
         drop(reversed);
-        // One graph at a time is in the host's memory, and its arcs divided among devices.
-        let divides = context.all_gpus() && context.devices().len() > 1;
-        let (incoming, outgoing) = match is_symmetric {
-            true => {
-                let outgoing = match divides {
-                    true => Outgoing::Divided(divided(context, &partition, &entering).await?),
-                    false => Outgoing::Incoming,
-                };
-                (DistributedGraph::renumbered(context, entering, partition).await?, outgoing)
-            }
-            false => {
-                let incoming = DistributedGraph::renumbered(context, entering, partition).await?;
-                let partition = incoming.partition();
-                let leaving = partition.renumber_by_weight(graph);
-                let outgoing = match divides {
-                    true => Outgoing::Divided(divided(context, partition, &leaving).await?),
-                    false => {
-                        let partition = partition.clone();
-                        let owned = DistributedGraph::renumbered(context, leaving, partition);
-                        Outgoing::Owned(owned.await?)
-                    }
-                };
-                (incoming, outgoing)
-            }
+        let outgoing = if context.all_gpus() && context.devices().len() > 1 {
+            Outgoing::Divided(divided(&incoming).await?)
+        } else if is_symmetric {
+            Outgoing::Incoming
+        } else {
+            let partition = incoming.partition().clone();
+            let owned = DistributedGraph::new(context, graph, partition, columns);
+            Outgoing::Owned(owned.await?)
         };
         let (arcs, lightest, lights) = (graph.arcs(), lightest(graph), Mutex::new(None));
         Ok(StepGraph { incoming, outgoing, arcs, lightest, lights, time: start.elapsed() })
@@ -133,45 +116,6 @@ pub(crate) fn lightest(graph: &CsrGraph) -> u32 {
         }
     };
     least.unwrap_or(0)
-}
-
-/// Of each device the arcs of a graph, with new ids, whose targets it owns, in rows of all vertices.
-async fn divided(context: &Context, partition: &Partition, graph: &CsrGraph) -> Result<Vec<Part>> {
-    match graph.weights() {
-        // Without weights there are no arcs.
-        None => {
-            let offsets = vec![0; graph.vertices() as usize + 1];
-            let rows = DividedRows::<u32> { offsets, ..DividedRows::default() };
-            let none = |_| PartWeights::None;
-            upload(context, partition, vec![rows; partition.parts()], none).await
-        }
-        Some(Weights::Integer(weights)) => {
-            let rows = divide(graph, weights, partition);
-            upload(context, partition, rows, PartWeights::Integer).await
-        }
-        Some(Weights::Real(weights)) => {
-            let rows = divide(graph, weights, partition);
-            upload(context, partition, rows, PartWeights::Real).await
-        }
-    }
-}
-
-/// To all devices.
-async fn upload<W: Pod + Send + Sync>(
-    context: &Context,
-    partition: &Partition,
-    rows: Vec<DividedRows<W>>,
-    weights_of: impl Fn(Arc<DeviceBuffer<W>>) -> PartWeights + Sync,
-) -> Result<Vec<Part>> {
-    let upload = |_, stream: &Stream, rows: DividedRows<W>| {
-        Ok(Part {
-            offsets: Arc::new(stream.lent(rows.offsets)?),
-            targets: Arc::new(stream.lent(rows.targets)?),
-            weights: weights_of(Arc::new(stream.lent(rows.weights)?)),
-            owners: Arc::new(stream.lent(partition.boundaries().to_vec())?),
-        })
-    };
-    upload_to_all(context, rows, upload).await
 }
 
 /// Whether a search should go in steps, if the devices can: unless these are many. A graph that suits

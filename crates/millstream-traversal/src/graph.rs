@@ -14,6 +14,7 @@ use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
 
 use crate::checks::{check_partition, check_rows};
+use crate::gpu_rows::on_gpus;
 use crate::owners::Owners;
 use crate::upload_to_all::upload_to_all;
 use crate::{Error, Result};
@@ -29,6 +30,8 @@ pub enum Columns {
     Structure,
     /// Weights too, where the graph has them.
     Weighted,
+    /// The same, each row in ascending order of weight, then of target.
+    ByWeight,
 }
 
 /// The rows of one device.
@@ -94,7 +97,9 @@ pub struct DistributedGraph {
 }
 
 impl DistributedGraph {
-    /// Uploads a graph in the parts of `partition`, one for each device.
+    /// Uploads a graph in the parts of `partition`, one for each device. If it has other ids there, or rows
+    /// are to be in another order, GPUs see to that themselves; beside GPUs, and on host devices, the host
+    /// does.
     ///
     /// # Errors
     /// A partition that does not fit; on GPUs a vertex with more than 125,000,000 arcs, or more than
@@ -111,47 +116,33 @@ impl DistributedGraph {
         partition: Partition,
         columns: Columns,
     ) -> Result<DistributedGraph> {
-        if columns == Columns::Structure {
-            return Ok(DistributedGraph::with_structure(context, graph, partition).await?.0);
-        }
         check_partition(context, graph, &partition)?;
-        if !partition.is_renumbered() {
-            let weights = match graph.weights() {
+        let weights = graph.weights().filter(|_| columns != Columns::Structure);
+        let by_weight = columns == Columns::ByWeight && weights.is_some();
+        if !partition.is_renumbered() && !by_weight {
+            let weights = match weights {
                 None => HostWeights::None,
                 Some(Weights::Integer(all)) => HostWeights::Integer(HostColumn::Lent(all)),
                 Some(Weights::Real(all)) => HostWeights::Real(HostColumn::Lent(all)),
             };
             return DistributedGraph::upload(context, graph, weights, partition).await;
         }
+        if context.all_gpus() {
+            check_rows(context, graph)?;
+            let rows = on_gpus(context, graph, weights, &partition, by_weight);
+            let (parts, renumbering_time) = rows.await?;
+            let context = context.clone();
+            return Ok(DistributedGraph { context, partition, parts, renumbering_time });
+        }
         let start = Instant::now();
-        let rows = partition.renumber(graph);
+        let rows = match columns {
+            Columns::Structure => partition.renumber_structure(graph),
+            Columns::Weighted => partition.renumber(graph),
+            Columns::ByWeight => partition.renumber_by_weight(graph),
+        };
         let renumbering_time = start.elapsed();
         let upload = DistributedGraph::renumbered(context, rows, partition);
         Ok(DistributedGraph { renumbering_time, ..upload.await? })
-    }
-
-    /// Uploads a graph without weights, and gives it with the partition's new ids; it is in the
-    /// host's memory once.
-    ///
-    /// # Errors
-    /// As [`DistributedGraph::new`].
-    ///
-    /// # Cancel safety
-    /// Cancel safe: what was uploaded is dropped.
-    ///
-    /// # Device ordering
-    /// When it resolves, the graph is in the devices' memory.
-    pub async fn with_structure(
-        context: &Context,
-        graph: &CsrGraph,
-        partition: Partition,
-    ) -> Result<(DistributedGraph, CsrGraph)> {
-        check_partition(context, graph, &partition)?;
-        let start = Instant::now();
-        let rows = partition.renumber_structure(graph);
-        let renumbering_time = start.elapsed();
-        let upload = DistributedGraph::renumbered(context, rows.clone(), partition);
-        Ok((DistributedGraph { renumbering_time, ..upload.await? }, rows))
     }
 
     /// Uploads a graph that has the partition's new ids already, with its weights if there are any.
@@ -242,7 +233,8 @@ impl DistributedGraph {
         self.parts.iter().map(Part::bytes).sum()
     }
 
-    /// How long it took on the host to give all arcs the new ids, where these are others.
+    /// How long it took to give all arcs the new ids, where these are others, and to sort rows: on the host,
+    /// or on GPUs, once they had them.
     pub fn renumbering_time(&self) -> Duration {
         self.renumbering_time
     }

@@ -14,8 +14,7 @@ use rayon::prelude::*;
 use crate::Result;
 use crate::graph::DistributedGraph;
 
-/// Finds the hub of each vertex of `rows`, which are arcs of `graph`, given with the partition's new
-/// ids, in one direction or the other: of the other vertices that its row names the one that most arcs leave, the smallest of
+/// Finds the hub of each vertex of `rows`, which are arcs of `graph` in one direction or the other: of the other vertices that its row names the one that most arcs leave, the smallest of
 /// equals; itself if there are none. Ids are new ones. Each device gets the hubs of its own
 /// vertices, 4 bytes each, in their order.
 ///
@@ -49,7 +48,8 @@ pub async fn find_hubs(
     rows: &DistributedGraph,
 ) -> Result<Vec<SharedBuffer<u32>>> {
     let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
-    let degrees: Vec<u32> = vertices.map(|vertex| graph.degree(vertex) as u32).collect();
+    let degree = |new| graph.degree(rows.partition().to_original(new)) as u32;
+    let degrees: Vec<u32> = vertices.map(degree).collect();
     let degrees = HostData::from(degrees);
     let devices = rows.context().devices().iter().zip(rows.parts()).enumerate();
     let (mut hubs, mut completions) = (Vec::new(), Vec::new());

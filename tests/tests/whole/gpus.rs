@@ -43,6 +43,7 @@ mod near_far;
 mod odd_packets;
 mod patience;
 mod real;
+mod rows;
 mod steps;
 mod telling;
 mod topology;

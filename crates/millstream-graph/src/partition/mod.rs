@@ -13,6 +13,7 @@ mod automatic;
 mod blocks;
 #[cfg(feature = "metis")]
 mod metis;
+mod part_rows;
 mod random;
 mod renumber;
 
@@ -20,6 +21,7 @@ pub use automatic::{automatic, is_mesh_like};
 pub use blocks::{contiguous_blocks, edge_balanced_blocks};
 #[cfg(feature = "metis")]
 pub use metis::metis;
+pub use part_rows::PartRows;
 pub use random::random;
 
 use std::cmp::Reverse;
@@ -293,6 +295,26 @@ impl Partition {
     #[inline]
     pub fn to_original(&self, new: u32) -> u32 {
         self.order.as_ref().map_or(new, |order| order.originals[new as usize])
+    }
+
+    /// The rows of a part of `graph`, given with its original ids, which they keep for what they name.
+    ///
+    /// ```
+    /// use millstream_graph::{CsrGraph, Partition};
+    ///
+    /// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3)])?;
+    /// let odd_and_even = Partition::from_parts(2, &[1, 0, 1, 0])?;
+    /// let rows = odd_and_even.rows(&path, 1);
+    /// let mut targets = [0; 2];
+    /// rows.copy(path.targets(), 0, &mut targets);
+    /// assert_eq!((rows.offsets(), targets), (&[0, 1, 2][..], [1, 3]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no such part, or if the partition is of a graph with more vertices.
+    pub fn rows<'a>(&'a self, graph: &'a CsrGraph, part: usize) -> PartRows<'a> {
+        PartRows::new(graph, self, part)
     }
 
     /// The graph with new ids. If these are others, rows are sorted by target, then by weight.

@@ -1,0 +1,92 @@
+//! Rows that GPUs give the partition's ids and sort, each those of its part: the host has no graph but
+//! the one that it was given.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_device::{DeviceBuffer, Stream};
+use millstream_flow::Context;
+use millstream_graph::{CsrGraph, Partition, Weights};
+
+use crate::Result;
+use crate::graph::{Part, PartWeights};
+use crate::sort_rows::{RowOrder, sort_rows};
+use crate::upload_to_all::upload_to_all;
+
+/// The rows of each part of `graph`, sorted by weight or by target, and how long that has taken once they
+/// were there.
+pub(crate) async fn on_gpus(
+    context: &Context,
+    graph: &CsrGraph,
+    weights: Option<&Weights>,
+    partition: &Partition,
+    by_weight: bool,
+) -> Result<(Vec<Part>, Duration)> {
+    let upload =
+        |place, stream: &Stream, ()| UnsortedRows::new(stream, graph, weights, partition, place);
+    let unsorted = upload_to_all(context, vec![(); partition.parts()], upload).await?;
+    let start = Instant::now();
+    let sort = |_, stream: &Stream, rows: UnsortedRows| rows.sorted(stream, partition, by_weight);
+    let parts = upload_to_all(context, unsorted, sort).await?;
+    Ok((parts, start.elapsed()))
+}
+
+/// Rows in the order of a part's vertices, on its GPU, with the ids that targets have in the graph.
+struct UnsortedRows {
+    offsets: Vec<u64>,
+    targets: DeviceBuffer<u32>,
+    /// Their bits.
+    weights: DeviceBuffer<u32>,
+    /// What they are; `None` if there are none.
+    are_real: Option<bool>,
+}
+
+impl UnsortedRows {
+    fn new(
+        stream: &Stream,
+        graph: &CsrGraph,
+        weights: Option<&Weights>,
+        partition: &Partition,
+        place: usize,
+    ) -> Result<UnsortedRows> {
+        let (device, rows) = (stream.device(), partition.rows(graph, place));
+        let mut targets = device.buffer_to_overwrite(rows.arcs())?;
+        stream.upload_made(&mut targets, |first, to| rows.copy(graph.targets(), first, to))?;
+        let (weights, are_real) = match weights {
+            None => (device.buffer(0)?, None),
+            Some(Weights::Integer(all)) => {
+                let mut weights = device.buffer_to_overwrite(rows.arcs())?;
+                stream.upload_made(&mut weights, |first, to| rows.copy(all, first, to))?;
+                (weights, Some(false))
+            }
+            Some(Weights::Real(all)) => {
+                let mut weights = device.buffer_to_overwrite(rows.arcs())?;
+                stream.upload_made(&mut weights, |first, to| rows.copy(all, first, to))?;
+                (weights.cast(), Some(true))
+            }
+        };
+        Ok(UnsortedRows { offsets: rows.into_offsets(), targets, weights, are_real })
+    }
+
+    fn sorted(self, stream: &Stream, partition: &Partition, by_weight: bool) -> Result<Part> {
+        let UnsortedRows { offsets, mut targets, mut weights, are_real } = self;
+        let device = stream.device();
+        let renumbered = if partition.is_renumbered() { partition.vertices() } else { 0 };
+        let mut new_ids = device.buffer_to_overwrite(renumbered as usize)?;
+        stream.upload_made(&mut new_ids, |first, to: &mut [u32]| {
+            (first as u32..).zip(to).for_each(|(original, new)| *new = partition.to_new(original));
+        })?;
+        let offsets: Arc<[u64]> = offsets.into();
+        let on_device = stream.lent(Arc::clone(&offsets))?;
+        let order = RowOrder::new(by_weight, are_real == Some(true));
+        let arcs = (&mut targets, &mut weights);
+        sort_rows(stream, (&offsets, &on_device), &new_ids, arcs, order)?;
+        let weights = match are_real {
+            None => PartWeights::None,
+            Some(false) => PartWeights::Integer(Arc::new(weights)),
+            Some(true) => PartWeights::Real(Arc::new(weights.cast())),
+        };
+        let owners = Arc::new(stream.lent(partition.boundaries().to_vec())?);
+        Ok(Part { offsets: Arc::new(on_device), targets: Arc::new(targets), weights, owners })
+    }
+}

@@ -1,0 +1,278 @@
+//! Rows whose ids become others, and which are sorted then, where they lie on a device:
+//! `sort_rows.cuh`, and its twins.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    CudaSource, DeviceBuffer, Grid, Kernel, KernelResult, Parameter, Read, Stream, Trusted, Value,
+    Write,
+};
+use millstream_graph::build::ArcWeight;
+use millstream_graph::pieces::InPieces;
+use rayon::prelude::*;
+
+use crate::Result;
+
+/// Arcs of a row that a warp sorts, and that a block does in memory of its own, at most:
+/// `rows_of_warp` and `rows_of_block`.
+const ROWS_OF_WARP: u64 = 256;
+const ROWS_OF_BLOCK: u64 = 2048;
+/// Threads of a block, and of one that sorts the longest rows.
+const THREADS: u32 = 256;
+const MOST_THREADS: u32 = 1024;
+/// Words of 64 bits of scratch memory, unless one row needs more.
+const SCRATCH: u64 = 1 << 25;
+
+millstream_device::cuda_struct! {
+    /// `RowOrder` of `sort_rows.cuh`.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    pub struct RowOrder as "millstream::RowOrder" {
+        by_weight: u32,
+        is_real: u32,
+    }
+}
+
+millstream_device::cuda_struct! {
+    /// `LongRow` of `sort_rows.cuh`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct LongRow as "millstream::LongRow" {
+        begin: u64,
+        scratch: u64,
+        arcs: u32,
+        unused: u32,
+    }
+}
+
+impl RowOrder {
+    /// By weight, then by target; or by target, then by weight. Weights may be bits of reals.
+    pub fn new(by_weight: bool, is_real: bool) -> RowOrder {
+        RowOrder { by_weight: by_weight.into(), is_real: is_real.into() }
+    }
+
+    fn key(self, target: u32, bits: u32) -> (u32, u32) {
+        let weight = if self.is_real == 1 { f32::from_bits(bits).to_key() } else { bits };
+        if self.by_weight == 1 { (weight, target) } else { (target, weight) }
+    }
+
+    fn arc(self, key: (u32, u32)) -> (u32, u32) {
+        let (target, weight) = if self.by_weight == 1 { (key.1, key.0) } else { key };
+        let bits = if self.is_real == 1 { f32::from_key(weight).to_bits() } else { weight };
+        (target, bits)
+    }
+}
+
+/// Gives targets their `new_ids`, of which there are none if these stay, and sorts each row, given by
+/// all `offsets` of `targets`; of `weights` there are none, or as many.
+pub fn sort_rows(
+    stream: &Stream,
+    offsets: (&[u64], &DeviceBuffer<u64>),
+    new_ids: &DeviceBuffer<u32>,
+    (targets, weights): (&mut DeviceBuffer<u32>, &mut DeviceBuffer<u32>),
+    order: RowOrder,
+) -> Result<()> {
+    let kernels = if weights.is_empty() { &UNWEIGHTED } else { &WEIGHTED };
+    let rows = offsets.0.len() - 1;
+    let arguments = (offsets.1, new_ids, &mut *targets, &mut *weights, order);
+    kernels.short.launch(stream, 32 * rows, arguments)?;
+    let words_of_keys = if weights.is_empty() { 1 } else { 2 };
+    let (long, longest) = long_rows(offsets.0, words_of_keys, SCRATCH);
+    if !long.is_empty() {
+        let size = long.len() * THREADS as usize;
+        let arguments = (&stream.uploaded(long)?, new_ids, &mut *targets, &mut *weights, order);
+        kernels.long.launch(stream, size, arguments)?;
+    }
+    for (rows, words) in longest {
+        let size = rows.len() * MOST_THREADS as usize;
+        let mut scratch = stream.device().buffer_to_overwrite(words as usize)?;
+        let rows = stream.uploaded(rows)?;
+        let arguments = (&rows, &mut scratch, new_ids, &mut *targets, &mut *weights, order);
+        kernels.longest.launch(stream, size, arguments)?;
+    }
+    Ok(())
+}
+
+/// Rows for blocks, the longest first; and those for which a block's own memory is too small, as many at a
+/// time as fit in `most` words of scratch memory, or one, with what these need: so many words for each arc.
+fn long_rows(
+    offsets: &[u64],
+    words_of_keys: u64,
+    most: u64,
+) -> (Vec<LongRow>, Vec<(Vec<LongRow>, u64)>) {
+    let rows = offsets.par_windows(2).in_pieces();
+    let long = rows.filter(|row| row[1] - row[0] > ROWS_OF_WARP);
+    let row = |row: &[u64]| LongRow {
+        begin: row[0],
+        scratch: 0,
+        arcs: (row[1] - row[0]) as u32,
+        unused: 0,
+    };
+    let mut long: Vec<LongRow> = long.map(row).collect();
+    long.par_sort_by_key(|row| std::cmp::Reverse(row.arcs));
+    let own = long.partition_point(|row| u64::from(row.arcs) > ROWS_OF_BLOCK);
+    let rest = long.split_off(own);
+    let mut batches: Vec<(Vec<LongRow>, u64)> = Vec::new();
+    for mut row in long {
+        let words = words_of_keys * u64::from(row.arcs);
+        match batches.last_mut().filter(|(_, used)| *used + words <= most) {
+            Some((rows, used)) => {
+                row.scratch = *used;
+                *used += words;
+                rows.push(row);
+            }
+            None => batches.push((vec![row], words)),
+        }
+    }
+    (rest, batches)
+}
+
+/// Offsets, new ids, targets, weights.
+type Short = (Read<u64>, Read<u32>, Write<u32>, Write<u32>, Value<RowOrder>);
+type Long = (Read<LongRow>, Read<u32>, Write<u32>, Write<u32>, Value<RowOrder>);
+/// With scratch memory.
+type Longest = (Read<LongRow>, Write<u64>, Read<u32>, Write<u32>, Write<u32>, Value<RowOrder>);
+
+struct Kernels {
+    short: Kernel<Short>,
+    long: Kernel<Long>,
+    longest: Kernel<Longest>,
+}
+
+static UNWEIGHTED: LazyLock<Kernels> = LazyLock::new(|| Kernels::new(false));
+static WEIGHTED: LazyLock<Kernels> = LazyLock::new(|| Kernels::new(true));
+
+impl Kernels {
+    fn new(has_weights: bool) -> Kernels {
+        let [short, long, longest] = sources(has_weights).map(|source| {
+            // SAFETY: the kernels keep to their arguments as the signatures say, as their twins do.
+            unsafe { Trusted::new(source) }
+        });
+        Kernels {
+            short: Kernel::from_closure("sort_short_rows", sort_short).with_cuda(short),
+            long: Kernel::from_closure("sort_long_rows", sort_long).with_cuda(long),
+            longest: Kernel::from_closure("sort_longest_rows", sort_longest).with_cuda(longest),
+        }
+    }
+}
+
+/// Of the rows without weights or with some.
+pub(crate) fn sources(has_weights: bool) -> [CudaSource; 3] {
+    let text = format!(
+        "#define MILLSTREAM_ROWS_WEIGH {}\n#line 1\n{}",
+        u32::from(has_weights),
+        include_str!("sort_rows.cuh")
+    );
+    let source = |entry: &'static str| {
+        let source = CudaSource::generated("sort_rows.cuh", entry, text.as_str());
+        source.structs(&[RowOrder::LAYOUT, LongRow::LAYOUT])
+    };
+    [
+        source("sort_short_rows").threads(THREADS),
+        source("sort_long_rows").threads(THREADS).uncapped(),
+        source("sort_longest_rows").threads(MOST_THREADS).uncapped(),
+    ]
+}
+
+fn sort_short(_: &Grid, view: <Short as Parameter>::View<'_>) -> KernelResult {
+    let (offsets, new_ids, targets, weights, order) = view;
+    for row in offsets.windows(2).filter(|row| row[1] - row[0] <= ROWS_OF_WARP) {
+        sort_row(row[0] as usize..row[1] as usize, new_ids, targets, weights, order);
+    }
+    Ok(())
+}
+
+fn sort_long(_: &Grid, view: <Long as Parameter>::View<'_>) -> KernelResult {
+    let (rows, new_ids, targets, weights, order) = view;
+    for row in rows {
+        let begin = row.begin as usize;
+        sort_row(begin..begin + row.arcs as usize, new_ids, targets, weights, order);
+    }
+    Ok(())
+}
+
+fn sort_longest(grid: &Grid, view: <Longest as Parameter>::View<'_>) -> KernelResult {
+    let (rows, _, new_ids, targets, weights, order) = view;
+    sort_long(grid, (rows, new_ids, targets, weights, order))
+}
+
+fn sort_row(
+    arcs: Range<usize>,
+    new_ids: &[u32],
+    targets: &mut [u32],
+    weights: &mut [u32],
+    order: RowOrder,
+) {
+    let targets = &mut targets[arcs.clone()];
+    if !new_ids.is_empty() {
+        targets.iter_mut().for_each(|target| *target = new_ids[*target as usize]);
+    }
+    if weights.is_empty() {
+        return targets.sort_unstable();
+    }
+    let weights = &mut weights[arcs];
+    let keys = targets.iter().zip(&*weights).map(|(&target, &bits)| order.key(target, bits));
+    let mut keys: Vec<_> = keys.collect();
+    keys.sort_unstable();
+    for ((target, weight), key) in targets.iter_mut().zip(weights).zip(keys) {
+        (*target, *weight) = order.arc(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_device::{DeviceList, DeviceSet};
+
+    use super::*;
+
+    #[test]
+    fn the_longest_rows_share_scratch_memory() {
+        let lengths = [256, 257, 0, 2049, 3000, 2048, 9000, 2500];
+        let mut offsets = vec![0];
+        lengths.iter().for_each(|length| offsets.push(offsets[offsets.len() - 1] + length));
+        let (long, longest) = long_rows(&offsets, 2, 12_000);
+        let row = |row: usize, scratch| LongRow {
+            begin: offsets[row],
+            scratch,
+            arcs: lengths[row] as u32,
+            unused: 0,
+        };
+        assert_eq!(long, [row(5, 0), row(1, 0)]);
+        let batches = [
+            (vec![row(6, 0)], 18_000),
+            (vec![row(4, 0), row(7, 6_000)], 11_000),
+            (vec![row(3, 0)], 4_098),
+        ];
+        assert_eq!(longest, batches);
+    }
+
+    /// What the twins make of rows, of which each kernel has some.
+    fn sorted(new_ids: &[u32], weights: &[u32], order: RowOrder) -> (Vec<u32>, Vec<u32>) {
+        let set = DeviceSet::builder().devices(DeviceList::host(1)).build().unwrap();
+        let stream = set.devices()[0].stream().unwrap();
+        let offsets = [0, 3, 3, 303, 3303];
+        let targets = (0..3303).map(|arc| arc * 7 % 1000).collect::<Vec<u32>>();
+        let on_device = stream.uploaded(offsets.to_vec()).unwrap();
+        let new_ids = stream.uploaded(new_ids.to_vec()).unwrap();
+        let mut targets = stream.uploaded(targets).unwrap();
+        let mut weights = stream.uploaded(weights.to_vec()).unwrap();
+        let arcs = (&mut targets, &mut weights);
+        sort_rows(&stream, (&offsets, &on_device), &new_ids, arcs, order).unwrap();
+        let download = |words| stream.download(words).unwrap().wait().unwrap();
+        (download(&targets), download(&weights))
+    }
+
+    #[test]
+    fn twins_give_new_ids_and_sort() {
+        let (reverse, none) = ((0..1000).rev().collect::<Vec<u32>>(), RowOrder::new(false, false));
+        assert_eq!(sorted(&reverse, &[], none).0[..3], [985, 992, 999]);
+        assert!(sorted(&[], &[], none).0[303..].is_sorted());
+        let bits = |arc: u32| (arc as f32 - 1.0).to_bits();
+        let weights: Vec<u32> = (0..3303).rev().map(bits).collect();
+        let (targets, by_weight) = sorted(&reverse, &weights, RowOrder::new(true, true));
+        assert_eq!(targets[..3], [985, 992, 999]);
+        assert_eq!((by_weight[303], by_weight[3302]), (bits(0), bits(2999)));
+        let (targets, weights) = sorted(&reverse, &weights, RowOrder::new(false, true));
+        assert!(targets[3..303].is_sorted() && !weights[3..303].is_sorted());
+    }
+}
