@@ -49,6 +49,8 @@ pub const COPY_BYTES: Source = source!("copy_bytes.cuh");
 pub const QUEUE: Source = source!("queue.cuh");
 /// Arcs of items that have very many, visited by all warps.
 pub const SHARED_ARCS: Source = source!("shared_arcs.cuh");
+/// Which row an arc is in.
+pub const ROW_INDEX: Source = source!("row_index.cuh");
 /// Arcs of a warp's items, spread over its lanes.
 pub const SPREAD_ARCS: Source = source!("spread_arcs.cuh");
 /// What a worklist's kernels take, and the words of its memory.
@@ -134,6 +136,7 @@ pub const HEADERS: &[Source] = &[
     COPY_BYTES,
     QUEUE,
     SHARED_ARCS,
+    ROW_INDEX,
     SPREAD_ARCS,
     WORKLIST_WORDS,
     SPLIT,

@@ -297,13 +297,13 @@ impl Bfs {
             true => DegreeOrder::of(context, graph, partition, DegreeOrder::SPREAD, Some(depth)),
             false => (partition, None),
         };
-        let (incoming, isolated) = match meets {
-            true => Incoming::new(context, graph, &partition).await?,
-            false => Incoming::none(context, graph).await?,
-        };
         let are_gpus = context.all_gpus();
         let columns = Columns::Structure;
         let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
+        let (incoming, isolated) = match meets {
+            true => Incoming::new(graph, &distributed).await?,
+            false => Incoming::none(context, graph).await?,
+        };
         let is_needed = algorithm == Algorithm::NearFar;
         let near = match options.layouts && algorithm != Algorithm::Asynchronous {
             false => Err(Unsuitable::Upload),

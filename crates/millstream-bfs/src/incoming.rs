@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_graph::{CsrGraph, partition};
+use millstream_traversal::internals::Survey;
 use millstream_traversal::{Columns, DistributedGraph, Layout, LayoutKind};
 
 use crate::Result;
@@ -21,14 +22,15 @@ pub(crate) enum Incoming {
 }
 
 impl Incoming {
-    /// Those of a graph whose search may go bottom-up, and the vertices without any arcs.
+    /// Those of a graph whose search may go bottom-up, and the vertices without any arcs. The devices
+    /// have those that leave.
     pub(crate) async fn new(
-        context: &Context,
         graph: &CsrGraph,
-        partition: &Partition,
+        leaving: &DistributedGraph,
     ) -> Result<(Incoming, Isolated)> {
+        let (context, partition) = (leaving.context(), leaving.partition());
         let original = |vertex| partition.to_original(vertex);
-        if graph.is_symmetric() {
+        if graph.looks_symmetric(false) && Survey::of(leaving).await?.is_symmetric {
             let is_isolated = |vertex| graph.degree(original(vertex)) == 0;
             let isolated = Isolated::new(context, graph.vertices(), is_isolated).await?;
             return Ok((Incoming::Same, isolated));

@@ -46,50 +46,6 @@ extern "C" __global__ void hook_sent(Span<const u32> words, Span<u32> parents, S
     if (thread_in_grid() == 0) fetch_add_relaxed_gpu(&hooked[0], rows.arcs());
 }
 
-// A number that is the same for equal pairs, and hardly ever for others.
-__device__ u64 fingerprint(u32 from, u32 to) {
-    u64 word = (u64(from) << 32 | to) + 0x9E3779B97F4A7C15;
-    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9;
-    word = (word ^ word >> 27) * 0x94D049BB133111EB;
-    return word ^ word >> 31;
-}
-
-// `words`: the sum of the fingerprints of the ends of all arcs towards larger vertices less those
-// towards smaller ones; the complement of the lowest target; the highest target and 1.
-extern "C" __global__ void survey(Span<const u64> offsets, Span<const u32> targets,
-                                  u32 first_vertex, Span<u64> words) {
-    const Rows rows{offsets, targets, first_vertex};
-    const u64 rounds = (rows.count() + threads_in_grid() - 1) / threads_in_grid();
-    u64 row = thread_in_grid();
-    u64 sum = 0;
-    u32 lowest = 0;
-    u32 end = 0;
-    for (u64 round = 0; round < rounds; ++round, row += threads_in_grid()) {
-        const bool is_row = row < rows.count();
-        const u64 first = is_row ? offsets[row] : 0;
-        const u64 last = is_row ? offsets[row + 1] : 0;
-        SpreadArcs<u32>(first, last, first_vertex + u32(row))
-            .for_each([&](bool is_arc, u64 arc, u32 from) {
-                if (!is_arc) return;
-                const u32 to = targets[arc];
-                const u64 ends = fingerprint(min(from, to), max(from, to));
-                // A vertex's arc to itself is its own reverse.
-                sum += from < to ? ends : from > to ? 0 - ends : 0;
-                lowest = ~to > lowest ? ~to : lowest;
-                end = to + 1 > end ? to + 1 : end;
-            });
-    }
-    for (u32 step = 16; step > 0; step /= 2) {
-        sum += __shfl_xor_sync(~0u, sum, step);
-        lowest = max(lowest, __shfl_xor_sync(~0u, lowest, step));
-        end = max(end, __shfl_xor_sync(~0u, end, step));
-    }
-    if (lane() != 0 || end == 0) return;
-    fetch_add_relaxed_gpu(&words[0], sum);
-    fetch_max_relaxed_gpu(&words[1], u64(lowest));
-    fetch_max_relaxed_gpu(&words[2], u64(end));
-}
-
 // Pairs of a vertex from `first` on and its parent, where that is another, as many
 // vertices as there is room for. `scratch` has two words that are 0 between
 // kernels; the number of pairs goes to `count`, a word of the host.

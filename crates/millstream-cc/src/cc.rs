@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::{Context, Error as FlowError};
 use millstream_graph::{CsrGraph, Partition, partition, source};
-use millstream_traversal::internals::{PATIENCE, can_meet, check_partition, check_rows};
+use millstream_traversal::internals::{PATIENCE, Survey, can_meet, check_partition, check_rows};
 use millstream_traversal::{Columns, DegreeOrder, DistributedGraph, Layout};
 use rayon::prelude::*;
 
@@ -18,7 +18,6 @@ use crate::search::Search;
 use crate::solver::{Arcs, Resident};
 use crate::spread::Spread;
 use crate::statistics::CcStatistics;
-use crate::survey::Survey;
 use crate::{Method, Result, host_search};
 
 /// Vertices whose labels a thread looks at at least.

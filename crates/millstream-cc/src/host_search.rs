@@ -9,11 +9,11 @@ use std::time::Instant;
 use millstream_device::{Grid, Kernel, KernelResult, Parameter, Read, Shared, Stream, Value};
 use millstream_flow::Context;
 use millstream_graph::Partition;
-use millstream_traversal::internals::{TwinMeetings, streams};
+use millstream_traversal::internals::{TwinMeetings, streams, visit_rows};
 
 use crate::cc::CcResult;
 use crate::hooking::{are_together, hook};
-use crate::kernels::{ARCS, Rows, for_each_row, visit_rows};
+use crate::kernels::{ARCS, Rows, for_each_row};
 use crate::members::{Members, label};
 use crate::search::{gathered, links_of_pairs};
 use crate::solver::Resident;
@@ -162,9 +162,9 @@ impl Twin<'_> {
         Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
             // Counted once: threads would wait for each other's additions.
             let mut its = 0;
-            visit_rows(offsets, targets, block.range, |row, targets| {
+            visit_rows(offsets, block.range, |row, arcs| {
                 let vertex = first + row as u32;
-                if !members.has(vertex) && targets.iter().any(|&target| members.has(target)) {
+                if !members.has(vertex) && targets[arcs].iter().any(|&target| members.has(target)) {
                     members.add(vertex);
                     its += 1;
                 }

@@ -1,11 +1,11 @@
 //! Hooking and pointer jumping \[G §5.1.4\] as kernels: the twins of `cc.cuh`.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use millstream_device::{
     CudaSource, Grid, Kernel, KernelFault, Read, Shared, Trusted, Value, Write,
 };
+use millstream_traversal::internals::visit_rows;
 
 use crate::Method;
 use crate::hooking::{are_together, hook, look_for_root};
@@ -143,26 +143,9 @@ pub(crate) fn for_each_row(
     visit: impl Fn(usize, &[u32]) + Sync,
 ) -> Result<(), KernelFault> {
     Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
-        visit_rows(offsets, targets, block.range, &visit);
+        visit_rows(offsets, block.range, |row, arcs| visit(row, &targets[arcs]));
         Ok(())
     })
-}
-
-/// The same for the rows that these arcs lie in, of the first and the last those parts.
-pub(crate) fn visit_rows(
-    offsets: &[u64],
-    targets: &[u32],
-    arcs: Range<usize>,
-    mut visit: impl FnMut(usize, &[u32]),
-) {
-    // The last row that begins there or before.
-    let mut row = offsets.partition_point(|&offset| offset <= arcs.start as u64) - 1;
-    let mut arc = arcs.start;
-    while arc < arcs.end {
-        let end = arcs.end.min(offsets[row + 1] as usize);
-        visit(row, &targets[arc..end]);
-        (row, arc) = (row + 1, end);
-    }
 }
 
 /// Rows of arcs and whose is the first; parents; [`Method`]; the hub; words in which the
@@ -259,47 +242,6 @@ pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u3
         },
     );
 
-/// Tells about rows of arcs in three words that are 0 before: the sum of fingerprints of
-/// the ends of all arcs towards larger vertices less those towards smaller ones; the largest 32-bit number
-/// less the lowest target, or 0; the highest target and 1, or 0. The sums of all
-/// devices add up to 0 if every arc has its reverse, and with a probability of about
-/// 2^-64 if one has none.
-pub(crate) static SURVEY: Kernel<(Read<u64>, Read<u32>, Value<u32>, Shared<u64>)> =
-    Kernel::with_source(
-        "survey",
-        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-        unsafe { Trusted::new(cuda_source("survey")) },
-        |grid, (offsets, targets, first, words)| {
-            grid.for_each_block(|block| {
-                let (mut sum, mut lowest, mut end) = (0u64, 0, 0);
-                for row in block.range {
-                    let from = first + row as u32;
-                    for &to in &targets[offsets[row] as usize..offsets[row + 1] as usize] {
-                        let fingerprint = fingerprint(from.min(to), from.max(to));
-                        // 0 if it is its own reverse. By a product, since a branch would be guessed.
-                        let direction = to.cmp(&from) as i64 as u64;
-                        sum = sum.wrapping_add(fingerprint.wrapping_mul(direction));
-                        lowest = lowest.max(u32::MAX - to);
-                        end = end.max(to + 1);
-                    }
-                }
-                words[0].fetch_add(sum, Ordering::Relaxed);
-                words[1].fetch_max(lowest.into(), Ordering::Relaxed);
-                words[2].fetch_max(end.into(), Ordering::Relaxed);
-                Ok(())
-            })
-        },
-    );
-
-/// A number that is the same for equal pairs, and hardly ever for others: a step of
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-fn fingerprint(from: u32, to: u32) -> u64 {
-    let word = (u64::from(from) << 32 | u64::from(to)).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    word ^ word >> 31
-}
-
 /// Arcs of a block, and vertices.
 pub(crate) const ARCS: usize = 1 << 14;
 const VERTICES: usize = 1 << 14;
@@ -308,6 +250,6 @@ const VERTICES: usize = 1 << 14;
 #[doc(hidden)]
 pub fn cuda_sources() -> Vec<CudaSource> {
     let steps = ["start", "start_tiles", "hook_leaving", "hook_rows", "hook_edges", "hook_sent"];
-    let steps = steps.into_iter().chain(["compress", "pairs", "survey"]).map(cuda_source);
+    let steps = steps.into_iter().chain(["compress", "pairs"]).map(cuda_source);
     steps.chain(crate::gang::cuda_sources()).collect()
 }

@@ -21,7 +21,6 @@ mod solver;
 mod spread;
 mod statistics;
 mod streamed;
-mod survey;
 mod sync;
 
 pub use cc::{Cc, CcOptions, CcResult, sends_packets};

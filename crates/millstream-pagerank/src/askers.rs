@@ -7,7 +7,16 @@ use millstream_graph::Partition;
 use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
 
-use crate::sliced_rows::{NO_SOURCE, SlicedRows, rows_of};
+use crate::slices::{NO_SOURCE, Slices, rows_of};
+
+/// What the rows of a part name.
+#[derive(Clone, Copy)]
+pub(crate) enum Named<'a> {
+    /// The sources of their arcs, padded.
+    Sources(&'a [u32]),
+    /// A bit for each vertex, set for those of others that are named.
+    Bits(&'a [u32]),
+}
 
 /// A bit for each device, for each vertex by its new id; not for its owner.
 pub(crate) struct Askers {
@@ -15,19 +24,30 @@ pub(crate) struct Askers {
 }
 
 impl Askers {
-    /// Of the rows of all parts, at most 32.
-    pub(crate) fn new<R>(rows: &[SlicedRows<R>], partition: &Partition) -> Askers {
+    /// Of what the rows of each part name; of 32 parts at most.
+    pub(crate) fn new<'a>(named: impl Iterator<Item = Named<'a>>, partition: &Partition) -> Askers {
         let of: Vec<AtomicU32> = (0..partition.vertices()).map(|_| AtomicU32::new(0)).collect();
-        for (part, rows) in rows.iter().enumerate() {
+        let vertices = || of.par_iter().in_pieces().enumerate();
+        for (part, named) in named.enumerate() {
             let (own, bit) = (partition.range(part), 1 << part);
-            let others = |source: &&u32| **source != NO_SOURCE && !own.contains(source);
-            rows.sources.par_iter().in_pieces().filter(others).for_each(|&source| {
-                let asked = &of[source as usize];
-                // Relaxed: read when all is over. A look first: most have asked before.
-                if asked.load(Ordering::Relaxed) & bit == 0 {
-                    asked.fetch_or(bit, Ordering::Relaxed);
+            match named {
+                Named::Sources(sources) => {
+                    let others = |source: &&u32| **source != NO_SOURCE && !own.contains(source);
+                    sources.par_iter().in_pieces().filter(others).for_each(|&source| {
+                        let asked = &of[source as usize];
+                        // Relaxed: read when all is over. A look first: most have asked before.
+                        if asked.load(Ordering::Relaxed) & bit == 0 {
+                            asked.fetch_or(bit, Ordering::Relaxed);
+                        }
+                    });
                 }
-            });
+                Named::Bits(words) => {
+                    let is_set = |at: usize| words[at / 32] >> (at % 32) & 1 != 0;
+                    vertices().filter(|&(at, _)| is_set(at)).for_each(|(_, asked)| {
+                        asked.fetch_or(bit, Ordering::Relaxed);
+                    });
+                }
+            }
         }
         Askers { of: of.into_iter().map(AtomicU32::into_inner).collect() }
     }
@@ -42,16 +62,11 @@ impl Askers {
     }
 
     /// Who asks for a row of each item of a part: all its rows go together.
-    pub(crate) fn of_items<R: Sync>(
-        &self,
-        rows: &SlicedRows<R>,
-        partition: &Partition,
-        part: usize,
-    ) -> Vec<u32> {
+    pub(crate) fn of_items(&self, slices: &Slices, partition: &Partition, part: usize) -> Vec<u32> {
         let own = partition.range(part);
         let of = &self.of[own.start as usize..own.end as usize];
-        let items = (0..rows.offsets.len() - 1).into_par_iter().in_pieces();
-        let of_item = |item| of[rows_of(item, rows.long_rows as usize, of.len())].iter();
+        let items = (0..slices.offsets.len() - 1).into_par_iter().in_pieces();
+        let of_item = |item| of[rows_of(item, slices.long_rows as usize, of.len())].iter();
         items.map(|item| of_item(item).fold(0, |all, asked| all | asked)).collect()
     }
 }
@@ -61,6 +76,7 @@ mod tests {
     use millstream_graph::CsrGraph;
 
     use super::*;
+    use crate::sliced_rows::SlicedRows;
 
     #[test]
     fn neighbours_of_other_parts_ask() {
@@ -69,9 +85,12 @@ mod tests {
         let transposed = path.transposed().unwrap();
         let rows = |part| SlicedRows::<f32>::new(&transposed, &parts, part, false);
         let rows: Vec<_> = (0..3).map(rows).collect();
-        let askers = Askers::new(&rows, &parts);
+        let askers = Askers::new(rows.iter().map(|its| Named::Sources(&its.sources)), &parts);
         assert_eq!(askers.of, [0b100, 0b010, 0, 0b100, 0, 0]);
-        assert_eq!(askers.of_items(&rows[0], &parts, 0), [0b110]);
+        assert_eq!(askers.of_items(&rows[0].slices, &parts, 0), [0b110]);
         assert_eq!(askers.of_rows(&parts, 0), [0, 1, 1]);
+        let bits: [&[u32]; 3] = [&[0], &[0b10], &[0b1001]];
+        let of_bits = Askers::new(bits.into_iter().map(Named::Bits), &parts);
+        assert_eq!(of_bits.of, askers.of);
     }
 }

@@ -11,7 +11,7 @@ use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
 
 use crate::real::Real;
-use crate::sliced_rows::NO_SOURCE;
+use crate::slices::NO_SOURCE;
 
 /// Vertices of one device that another asks for, as it tells them.
 #[derive(Clone, Debug)]

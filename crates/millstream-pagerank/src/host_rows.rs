@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::real::Real;
-use crate::sliced_rows::{SLICE, rows_of};
+use crate::slices::{SLICE, rows_of};
 use crate::sweep::{Settings, rank, share};
 
 /// Rows that are added up at a time, in registers.
@@ -12,7 +12,7 @@ const LANES: usize = 8;
 /// Arcs and rows of a block, roughly.
 const BLOCK: u64 = 1 << 14;
 
-/// Rows of a device, see [`SlicedRows`](crate::sliced_rows::SlicedRows), and what of a sweep is the same
+/// Rows of a device, see [slices](crate::slices), and what of a sweep is the same
 /// for all.
 pub(crate) struct HostRows<'a, R> {
     offsets: &'a [u64],

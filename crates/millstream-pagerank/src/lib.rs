@@ -7,6 +7,7 @@
 mod askers;
 mod error;
 mod gang_sweeps;
+mod gpu_slices;
 mod halo;
 mod host_rows;
 mod host_sweeps;
@@ -21,6 +22,7 @@ mod push_run;
 mod real;
 mod share;
 mod sliced_rows;
+mod slices;
 mod sweep;
 mod sweep_memory;
 

@@ -1,6 +1,5 @@
 //! The public algorithm: a graph on the devices, and ranks of it.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -160,18 +159,14 @@ impl PageRank {
         let uploaded = match (options.algorithm, options.has_double_weights()) {
             _ if graph.vertices() == 0 => Uploaded::Nothing(context.devices().len()),
             (Algorithm::Pull, is_double) => {
-                let transposed = transposed(graph, weighted)?;
-                let parts = context.devices().len();
-                let balanced = || partition::edge_balanced_blocks(&transposed, parts);
-                let partition = partition.unwrap_or_else(balanced);
-                let (context, sources) = (context, &*transposed);
+                let partition = partition.as_ref();
                 match is_double {
-                    false => Uploaded::Pull32(
-                        PullGraph::new(context, graph, sources, &partition, weighted).await?,
-                    ),
-                    true => Uploaded::Pull64(
-                        PullGraph::new(context, graph, sources, &partition, weighted).await?,
-                    ),
+                    false => {
+                        Uploaded::Pull32(PullGraph::new(context, graph, partition, weighted).await?)
+                    }
+                    true => {
+                        Uploaded::Pull64(PullGraph::new(context, graph, partition, weighted).await?)
+                    }
                 }
             }
             (Algorithm::Push, is_double) => {
@@ -353,17 +348,6 @@ impl PageRank {
     }
 }
 
-/// The arcs the other way round, their weights only if they count. Of a symmetric graph
-/// these are the same.
-fn transposed(graph: &CsrGraph, is_weighted: bool) -> Result<Cow<'_, CsrGraph>> {
-    Ok(match is_weighted {
-        true if graph.is_symmetric_with_weights() => Cow::Borrowed(graph),
-        true => Cow::Owned(graph.transposed()?),
-        false if graph.is_symmetric() => Cow::Borrowed(graph),
-        false => Cow::Owned(graph.transposed_structure()?),
-    })
-}
-
 fn of_nothing(algorithm: Algorithm, devices: usize) -> PageRankResult {
     let mut statistics = WorklistStatistics::default();
     statistics.devices = vec![DeviceStatistics::default(); devices];
@@ -393,12 +377,11 @@ mod tests {
         let around = [(0, 1, 5e-40f32), (1, 2, 1.0), (2, 1, 1.0)];
         for (vertices, arcs) in [(2, &both[..]), (3, &around)] {
             let graph = CsrGraph::from_weighted_edges(vertices, arcs).unwrap();
-            let transposed = graph.transposed().unwrap();
             // On emulated GPUs, too: `scripts/emulate.sh`.
             let context = Context::builder().devices(Devices::All).build().unwrap();
             let parts = partition::edge_balanced_blocks(&graph, context.devices().len());
             let result = context.block_on(async {
-                let pull = PullGraph::new(&context, &graph, &transposed, &parts, true).await?;
+                let pull = PullGraph::new(&context, &graph, Some(&parts), true).await?;
                 let graph = Uploaded::Pull32(pull);
                 let options = PageRankOptions::default();
                 PageRank { graph, vertices, options }.run().await

@@ -1,5 +1,6 @@
 //! PageRank by full sweeps: every vertex pulls what its predecessors give.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,19 +8,24 @@ use std::time::{Duration, Instant};
 use futures_util::future::try_join_all;
 use millstream_device::{CudaSource, DeviceBuffer, Stream};
 use millstream_flow::{Context, LinkStatistics};
-use millstream_graph::{CsrGraph, Partition};
-use millstream_traversal::internals::{can_meet, upload_to_all};
-use millstream_traversal::{Layout, LayoutKind};
+use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_traversal::internals::{can_meet, upload_entering, upload_to_all};
+use millstream_traversal::{Columns, Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
-use crate::askers::Askers;
+use crate::askers::{Askers, Named};
+use crate::gpu_slices::GpuSlices;
 use crate::halo::{Halo, Places};
 use crate::pagerank::Ranks;
 use crate::real::Real;
 use crate::share::{by_new_id, row_weights};
-use crate::sliced_rows::{SlicedRows, rows_of, sorted};
+use crate::sliced_rows::SlicedRows;
+use crate::slices::{Slices, rows_of, sorted};
 use crate::sweep::{Settings, share};
-use crate::{PageRankOptions, Result, gang_sweeps, halo, host_sweeps, linked_sweeps, sweep};
+use crate::{
+    Error, PageRankOptions, Result, gang_sweeps, gpu_slices, halo, host_sweeps, linked_sweeps,
+    sweep,
+};
 
 /// The graph on the devices, every row with the arcs that come in.
 #[derive(Debug)]
@@ -31,11 +37,11 @@ pub(crate) struct PullGraph<R: Real> {
     pub(crate) row_weights: Vec<f64>,
     /// The rank of all vertices that no step leaves along an arc, when ranks are even.
     pub(crate) dangling: f64,
-    /// How long making it took, once the arcs were the other way round.
+    /// How long making it took.
     time: Duration,
 }
 
-/// See [`SlicedRows`].
+/// See [`crate::slices`].
 #[derive(Debug)]
 pub(crate) struct PullPart<R: Real> {
     pub(crate) offsets: Arc<DeviceBuffer<u64>>,
@@ -82,21 +88,24 @@ impl Exchange {
 }
 
 impl<R: Real> PullGraph<R> {
-    /// Uploads the graph, whose arcs `transposed` has the other way round, in the
-    /// parts of `partition`.
+    /// Uploads a graph in the parts of `partition`, or in blocks with equally many of the arcs that come
+    /// in. The GPUs of a gang make their slices themselves.
     pub(crate) async fn new(
         context: &Context,
         graph: &CsrGraph,
-        transposed: &CsrGraph,
-        partition: &Partition,
+        partition: Option<&Partition>,
         is_weighted: bool,
     ) -> Result<PullGraph<R>> {
-        let start = Instant::now();
-        let partition = sorted(partition, transposed);
+        let (start, exchange) = (Instant::now(), Exchange::of(context));
+        let parts_of = |entering: &CsrGraph| {
+            let balanced = || partition::edge_balanced_blocks(entering, context.devices().len());
+            sorted(&partition.cloned().unwrap_or_else(balanced), entering)
+        };
+        let (partition, rows) = match exchange {
+            Exchange::Gang => of_gpus(context, graph, parts_of, is_weighted).await?,
+            Exchange::Common | Exchange::Links => of_host(context, graph, parts_of, is_weighted)?,
+        };
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
-        let exchange = Exchange::of(context);
-        let rows = |place| SlicedRows::<R>::new(transposed, &partition, place, is_weighted);
-        let rows: Vec<_> = (0..context.devices().len()).map(rows).collect();
         let host = HostGraph::new(&partition, &row_weights, &rows, exchange);
         let upload = |place, stream: &Stream, rows| host.upload(stream, place, rows);
         let mut parts = upload_to_all(context, rows, upload).await?;
@@ -210,6 +219,67 @@ impl<R: Real> PullGraph<R> {
     }
 }
 
+/// The rows of a part, made by whom it is.
+enum Rows<R: Real> {
+    Host(SlicedRows<R>),
+    Gpu(GpuSlices<R>),
+}
+
+impl<R: Real> Rows<R> {
+    fn slices(&self) -> &Slices {
+        match self {
+            Rows::Host(rows) => &rows.slices,
+            Rows::Gpu(rows) => &rows.slices,
+        }
+    }
+
+    fn named(&self) -> Named<'_> {
+        match self {
+            Rows::Host(rows) => Named::Sources(&rows.sources),
+            Rows::Gpu(rows) => Named::Bits(&rows.asked),
+        }
+    }
+}
+
+/// Rows that GPUs make, which get all arcs first, and the order of the vertices.
+async fn of_gpus<R: Real>(
+    context: &Context,
+    graph: &CsrGraph,
+    parts_of: impl Fn(&CsrGraph) -> Partition,
+    is_weighted: bool,
+) -> Result<(Partition, Vec<Rows<R>>)> {
+    let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
+    let upload = upload_entering::<Error>(context, graph, parts_of, columns);
+    let (rows, entering) = upload.await?;
+    let slices = gpu_slices::on_gpus(&rows, &entering).await?;
+    Ok((rows.partition().clone(), slices.into_iter().map(Rows::Gpu).collect()))
+}
+
+/// Rows that the host makes.
+fn of_host<R: Real>(
+    context: &Context,
+    graph: &CsrGraph,
+    parts_of: impl Fn(&CsrGraph) -> Partition,
+    is_weighted: bool,
+) -> Result<(Partition, Vec<Rows<R>>)> {
+    let entering = transposed(graph, is_weighted)?;
+    let partition = parts_of(&entering);
+    let rows = |place| Rows::Host(SlicedRows::new(&entering, &partition, place, is_weighted));
+    let rows = (0..context.devices().len()).map(rows).collect();
+    Ok((partition, rows))
+}
+
+/// The arcs the other way round, their weights only if they count. Of a symmetric graph
+/// these are the same.
+fn transposed(graph: &CsrGraph, is_weighted: bool) -> Result<Cow<'_, CsrGraph>> {
+    Ok(match is_weighted {
+        true if graph.is_symmetric_with_weights() => Cow::Borrowed(graph),
+        true => Cow::Owned(graph.transposed()?),
+        false if graph.is_symmetric() => Cow::Borrowed(graph),
+        false => Cow::Owned(graph.transposed_structure()?),
+    })
+}
+
 /// What parts are made of, beside their rows.
 struct HostGraph<'a, R: Real> {
     partition: &'a Partition,
@@ -225,7 +295,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
     fn new(
         partition: &'a Partition,
         row_weights: &'a [f64],
-        rows: &[SlicedRows<R>],
+        rows: &[Rows<R>],
         exchange: Exchange,
     ) -> HostGraph<'a, R> {
         let even = match exchange {
@@ -233,36 +303,49 @@ impl<'a, R: Real> HostGraph<'a, R> {
             _ => even_shares(row_weights, 0..partition.vertices()).map(R::to_bits).collect(),
         };
         let is_asked = rows.len() > 1 && exchange != Exchange::Links;
-        let askers = is_asked.then(|| Askers::new(rows, partition));
+        let askers = is_asked.then(|| Askers::new(rows.iter().map(Rows::named), partition));
         HostGraph { partition, row_weights, exchange, even, askers }
     }
 
     /// A part, when the stream has come so far; it tells nobody anything over links.
-    fn upload(&self, stream: &Stream, place: usize, rows: SlicedRows<R>) -> Result<PullPart<R>> {
+    fn upload(&self, stream: &Stream, place: usize, rows: Rows<R>) -> Result<PullPart<R>> {
         let partition = self.partition;
         let own = partition.range(place);
         let row_weights = &self.row_weights[own.start as usize..own.end as usize];
         let row_weights = row_weights.iter().map(|&weight| R::from_f64(weight)).collect();
+        let slices = rows.slices();
         let (askers, told) = match (&self.askers, self.exchange) {
             (None, _) => (Vec::new(), vec![0; partition.parts()]),
             (Some(askers), Exchange::Gang) => {
-                let askers = askers.of_items(&rows, partition, place);
-                let told = told(&askers, &rows, own.len(), partition.parts());
+                let askers = askers.of_items(slices, partition, place);
+                let told = told(&askers, slices, own.len(), partition.parts());
                 (askers, told)
             }
             (Some(askers), _) => (Vec::new(), askers.of_rows(partition, place)),
         };
-        let places = match self.exchange {
-            Exchange::Links => Places::new(&rows.sources, partition, place),
-            Exchange::Gang | Exchange::Common => Places::of_all(partition),
-        };
         let has_all = self.exchange == Exchange::Gang || place == 0;
         let even = if has_all { Arc::clone(&self.even) } else { Arc::default() };
-        let sources = places.of_sources(rows.sources, partition.vertices());
+        let (block_rows, long_rows) = (slices.block_rows, slices.long_rows);
+        let wide_slices = slices.wide_slices;
+        let (offsets, sources, weights, places) = match rows {
+            Rows::Gpu(rows) => {
+                let places = Places::of_all(partition);
+                (rows.slices.offsets, rows.sources, rows.weights, places)
+            }
+            Rows::Host(rows) => {
+                let places = match self.exchange {
+                    Exchange::Links => Places::new(&rows.sources, partition, place),
+                    Exchange::Gang | Exchange::Common => Places::of_all(partition),
+                };
+                let sources = places.of_sources(rows.sources, partition.vertices());
+                let (sources, weights) = (lent(stream, sources)?, lent(stream, rows.weights)?);
+                (rows.slices.offsets, sources, weights, places)
+            }
+        };
         Ok(PullPart {
-            offsets: lent(stream, rows.offsets)?,
-            sources: lent(stream, sources)?,
-            weights: lent(stream, rows.weights)?,
+            offsets: lent(stream, offsets)?,
+            sources,
+            weights,
             row_weights: lent(stream, row_weights)?,
             even: Arc::new(stream.lent(even)?),
             askers: lent(stream, askers)?,
@@ -270,19 +353,19 @@ impl<'a, R: Real> HostGraph<'a, R> {
             tells: Vec::new(),
             told_rows: lent(stream, Vec::new())?,
             places,
-            block_rows: rows.block_rows,
-            long_rows: rows.long_rows,
-            wide_slices: rows.wide_slices,
+            block_rows,
+            long_rows,
+            wide_slices,
         })
     }
 }
 
 /// How many of a part's `own` rows each device asks for: all of each item that it is among the
 /// `askers` of.
-fn told<R>(askers: &[u32], rows: &SlicedRows<R>, own: usize, devices: usize) -> Vec<u64> {
+fn told(askers: &[u32], slices: &Slices, own: usize, devices: usize) -> Vec<u64> {
     let told = |device: usize| {
         let asked = askers.iter().enumerate().filter(|(_, its)| *its >> device & 1 != 0);
-        let of = |(item, _)| rows_of(item, rows.long_rows as usize, own).len() as u64;
+        let of = |(item, _)| rows_of(item, slices.long_rows as usize, own).len() as u64;
         asked.map(of).sum()
     };
     (0..devices).map(told).collect()
@@ -344,10 +427,11 @@ fn lent<T: millstream_device::Pod + Send + Sync>(
 }
 
 /// The CUDA C++ of single sweeps, of a gang's and of halos, each with the kernels of both
-/// types, to be compiled without running it.
-pub(crate) fn cuda_sources() -> [CudaSource; 3] {
+/// types, and of slices, to be compiled without running it.
+pub(crate) fn cuda_sources() -> Vec<CudaSource> {
     let gang = gang_sweeps::cuda_source(false, false);
-    [sweep::cuda_source(false), gang, halo::cuda_source("pack_f32")]
+    let sweeps = [sweep::cuda_source(false), gang, halo::cuda_source("pack_f32")];
+    sweeps.into_iter().chain(gpu_slices::cuda_sources()).collect()
 }
 
 /// A graph on so many host devices, in blocks, with links between them or without.
@@ -363,8 +447,7 @@ pub(crate) fn on_host_devices(
     }
     let context = builder.build().unwrap();
     let parts = millstream_graph::partition::edge_balanced_blocks(graph, devices);
-    let transposed = graph.transposed().unwrap();
-    let pull = PullGraph::new(&context, graph, &transposed, &parts, false);
+    let pull = PullGraph::new(&context, graph, Some(&parts), false);
     let pull = context.block_on(pull).unwrap().unwrap();
     (context, pull)
 }

@@ -1,105 +1,44 @@
-//! Rows of arcs as sweeps read them: sliced ELLPACK, after long rows one by one.
-//!
-//! The rows of a part are numbered by length, the longest first. That also brings the
-//! vertices together that most arcs lead to, if arcs have both directions: they stay in
-//! the caches. If no row is long, neighbours stay near each other instead: rows are
-//! sorted inside windows of consecutive vertices. 32 short rows that follow each other are a *slice*: the first arc of each, then the
-//! second of each, and so on, short ones padded with [`NO_SOURCE`]. So 32 threads with
-//! a row each read what lies side by side, and no row index is needed but where each
-//! slice begins.
-
-use std::ops::Range;
+//! Rows of arcs in [slices](crate::slices), made by the host.
 
 use millstream_device::Pod;
-use millstream_graph::pieces::InPieces;
 use millstream_graph::sort::sort;
-use millstream_graph::{CsrGraph, Partition, Weights, partition};
+use millstream_graph::{CsrGraph, Partition, Weights};
 use rayon::prelude::*;
 
 use crate::real::Real;
+use crate::slices::{NO_SOURCE, SLICE, Slices, originals, rows_of};
 
-/// Rows of a slice: the threads of a warp.
-pub(crate) const SLICE: usize = 32;
-/// In the place of a source where there is none.
-pub(crate) const NO_SOURCE: u32 = u32::MAX;
-/// Rows of this many arcs are long: a warp's, not a thread's.
-const LONG_ROW: u64 = 256;
-/// Rows of this many arcs are a block's, not a warp's.
-const BLOCK_ROW: u64 = 16384;
-/// A slice of this many columns is work enough for a warp to draw.
-const WIDE: u64 = 32;
-/// Vertices of a window.
-const WINDOW: u32 = 256;
 /// Arcs that one task of the build writes, roughly.
 const TASK: u64 = 1 << 16;
-
-/// The order that slices need inside each part: see the module.
-pub(crate) fn sorted(partition: &Partition, transposed: &CsrGraph) -> Partition {
-    let window = if partition::is_mesh_like(transposed) { WINDOW } else { u32::MAX };
-    partition.by_degree(transposed, window)
-}
 
 /// The rows of one part, with the arcs that come in.
 #[derive(Debug)]
 pub(crate) struct SlicedRows<R> {
-    /// Where the arcs of each long row and then of each slice begin, and the end.
-    pub(crate) offsets: Vec<u64>,
+    pub(crate) slices: Slices,
     /// The new id of each arc's source, or [`NO_SOURCE`].
     pub(crate) sources: Vec<u32>,
     /// Empty if arcs count once each.
     pub(crate) weights: Vec<R>,
-    /// The first of the long rows: those for blocks.
-    pub(crate) block_rows: u32,
-    /// Rows that are not in slices.
-    pub(crate) long_rows: u32,
-    /// Wide slices before the first that is not.
-    pub(crate) wide_slices: u32,
 }
 
 impl<R: Real> SlicedRows<R> {
-    /// The rows of `part`, of a partition in the order of [`sorted`].
+    /// The rows of `part`, of a partition in the order of [`sorted`](crate::slices::sorted).
     pub(crate) fn new(
         transposed: &CsrGraph,
         partition: &Partition,
         part: usize,
         is_weighted: bool,
     ) -> SlicedRows<R> {
-        let own = partition.range(part).into_par_iter().in_pieces();
-        let originals: Vec<u32> = own.map(|new| partition.to_original(new)).collect();
-        let length = |&original: &u32| transposed.degree(original);
-        let block_rows = originals.partition_point(|row| length(row) >= BLOCK_ROW);
-        let long_rows = originals.partition_point(|row| length(row) >= LONG_ROW);
-        let (long, short) = originals.split_at(long_rows);
-        let width = |rows: &[u32]| rows.iter().map(length).max().unwrap_or(0);
-        let widths: Vec<u64> = short.par_chunks(SLICE).map(width).collect();
-        let wide_slices = widths.iter().take_while(|&&width| width >= WIDE).count() as u32;
-        let items = long.iter().map(length).chain(widths.iter().map(|width| width * SLICE as u64));
-        let mut offsets = vec![0];
-        offsets.extend(items.scan(0, |end, arcs| {
-            *end += arcs;
-            Some(*end)
-        }));
-        let rows =
-            Rows { transposed, partition, originals: &originals, long_rows, offsets: &offsets };
+        let originals = originals(partition, part);
+        let slices = Slices::new(transposed, &originals);
+        let rows = Rows { transposed, partition, originals: &originals, slices: &slices };
         let sources = rows.sources();
         let weights = match transposed.weights().filter(|_| is_weighted) {
             None => Vec::new(),
             Some(Weights::Integer(weights)) => rows.weights(|arc| R::from_f64(weights[arc].into())),
             Some(Weights::Real(weights)) => rows.weights(|arc| R::from_f64(weights[arc].into())),
         };
-        let (block_rows, long_rows) = (block_rows as u32, long_rows as u32);
-        SlicedRows { offsets, sources, weights, block_rows, long_rows, wide_slices }
-    }
-}
-
-/// Rows of `item`, of `all` that there are.
-pub(crate) fn rows_of(item: usize, long_rows: usize, all: usize) -> Range<usize> {
-    match item.checked_sub(long_rows) {
-        None => item..item + 1,
-        Some(slice) => {
-            let first = long_rows + slice * SLICE;
-            first..(first + SLICE).min(all)
-        }
+        SlicedRows { slices, sources, weights }
     }
 }
 
@@ -108,8 +47,7 @@ struct Rows<'a> {
     transposed: &'a CsrGraph,
     partition: &'a Partition,
     originals: &'a [u32],
-    long_rows: usize,
-    offsets: &'a [u64],
+    slices: &'a Slices,
 }
 
 impl Rows<'_> {
@@ -141,12 +79,13 @@ impl Rows<'_> {
         padding: T,
         values: impl Fn(u32, &mut Vec<T>) + Sync,
     ) -> Vec<T> {
-        let items = self.offsets.len() - 1;
+        let (offsets, long_rows) = (&self.slices.offsets, self.slices.long_rows as usize);
+        let items = offsets.len() - 1;
         // Zeros come from the system when they are first written to: by the tasks, all at once.
-        let mut all = vec![T::zeroed(); self.offsets[items] as usize];
+        let mut all = vec![T::zeroed(); self.slices.places()];
         let (mut tasks, mut rest, mut first) = (Vec::new(), &mut all[..], 0);
         for item in 1..=items {
-            let arcs = self.offsets[item] - self.offsets[first];
+            let arcs = offsets[item] - offsets[first];
             if arcs >= TASK || item == items {
                 let (slots, others) = rest.split_at_mut(arcs as usize);
                 tasks.push((first..item, slots));
@@ -156,10 +95,10 @@ impl Rows<'_> {
         tasks.into_par_iter().for_each_init(Vec::new, |row, (items, mut slots)| {
             slots.fill(padding);
             for item in items {
-                let arcs = (self.offsets[item + 1] - self.offsets[item]) as usize;
+                let arcs = (offsets[item + 1] - offsets[item]) as usize;
                 let (own, others) = slots.split_at_mut(arcs);
-                let step = if item < self.long_rows { 1 } else { SLICE };
-                let rows = rows_of(item, self.long_rows, self.originals.len());
+                let step = if item < long_rows { 1 } else { SLICE };
+                let rows = rows_of(item, long_rows, self.originals.len());
                 let originals = &self.originals[rows];
                 for (lane, &original) in originals.iter().enumerate() {
                     row.clear();
@@ -176,17 +115,21 @@ impl Rows<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use millstream_graph::generate::{self, GenerateOptions};
+    use millstream_graph::partition;
+
+    use super::*;
+    use crate::slices::sorted;
 
     /// Arcs (source, row) of a part as they lie, by original id.
     fn arcs(rows: &SlicedRows<f32>, partition: &Partition, part: usize) -> Vec<(u32, u32)> {
-        let (own, long) = (partition.range(part), rows.long_rows as usize);
+        let (own, long) = (partition.range(part), rows.slices.long_rows as usize);
         let mut arcs = Vec::new();
-        for item in 0..rows.offsets.len() - 1 {
+        for item in 0..rows.slices.offsets.len() - 1 {
             let step = if item < long { 1 } else { SLICE };
             for (lane, row) in rows_of(item, long, own.len()).enumerate() {
-                let places = rows.offsets[item] as usize..rows.offsets[item + 1] as usize;
+                let places =
+                    rows.slices.offsets[item] as usize..rows.slices.offsets[item + 1] as usize;
                 let sources = rows.sources[places].iter().skip(lane).step_by(step);
                 for &source in sources.filter(|&&source| source != NO_SOURCE) {
                     let row = partition.to_original(own.start + row as u32);
@@ -210,8 +153,8 @@ mod tests {
                 let mut found = Vec::new();
                 for part in 0..parts {
                     let rows = SlicedRows::new(&transposed, &partition, part, false);
-                    assert_eq!(rows.long_rows > 0, has_long_rows);
-                    assert!(rows.offsets.len() as u32 > rows.long_rows + 1);
+                    assert_eq!(rows.slices.long_rows > 0, has_long_rows);
+                    assert!(rows.slices.offsets.len() as u32 > rows.slices.long_rows + 1);
                     found.extend(arcs(&rows, &partition, part));
                 }
                 let all = (0..graph.vertices())

@@ -8,15 +8,15 @@ use futures_util::lock::Mutex;
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
-use millstream_traversal::internals::{NearRows, check_partition, check_rows};
+use millstream_traversal::internals::{NearRows, check_partition, check_rows, upload_entering};
 use millstream_traversal::{
     Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part,
 };
 use rayon::prelude::*;
 
-use crate::Result;
 use crate::divided_rows::divided;
 use crate::step_lights::Lights;
+use crate::{Error, Result};
 
 /// The rows of vertices that arcs leave.
 #[derive(Debug)]
@@ -54,22 +54,21 @@ impl StepGraph {
         depth: Option<DepthProbe>,
     ) -> Result<StepGraph> {
         let start = Instant::now();
-        let is_symmetric = graph.is_symmetric_with_weights();
-        let reversed = match is_symmetric {
-            true => Cow::Borrowed(graph),
-            false => Cow::Owned(graph.transposed()?),
-        };
-        let balanced = || partition::edge_balanced_blocks(&reversed, context.devices().len());
-        let partition = partition.unwrap_or_else(balanced);
-        check_partition(context, &reversed, &partition)?;
+        if let Some(partition) = &partition {
+            check_partition(context, graph, partition)?;
+        }
         // Those that enter are checked when they are uploaded.
         check_rows(context, graph)?;
-        let window = DegreeOrder::SPREAD;
-        let (partition, _) = DegreeOrder::of(context, &reversed, partition, window, depth);
-        // One copy of the graph at a time is in the host's memory.
+        let parts_of = |entering: &CsrGraph| {
+            let balanced = || partition::edge_balanced_blocks(entering, context.devices().len());
+            let partition = partition.clone().unwrap_or_else(balanced);
+            DegreeOrder::of(context, entering, partition, DegreeOrder::SPREAD, depth).0
+        };
         let columns = Columns::ByWeight;
-        let incoming = DistributedGraph::new(context, &reversed, partition, columns).await?;
-        drop(reversed);
+        let upload = upload_entering::<Error>(context, graph, parts_of, columns);
+        let (incoming, entering) = upload.await?;
+        let is_symmetric = matches!(entering, Cow::Borrowed(_));
+        drop(entering);
         let outgoing = if context.all_gpus() && context.devices().len() > 1 {
             Outgoing::Divided(divided(&incoming).await?)
         } else if is_symmetric {

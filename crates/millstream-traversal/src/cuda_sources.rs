@@ -5,7 +5,7 @@ use millstream_worklist::Program;
 
 use crate::relaxation::{CudaRule, Relaxation};
 use crate::value::Value;
-use crate::{Vertices, hubs, near_far, pack_near_rows, sort_rows};
+use crate::{Vertices, hubs, near_far, pack_near_rows, sort_rows, survey};
 
 /// The CUDA C++ of all that a search by a rule runs, to be compiled without running it.
 #[doc(hidden)]
@@ -14,6 +14,6 @@ pub fn cuda_sources<R: CudaRule, V: Value>() -> Vec<CudaSource> {
     let worklist = worklist.flat_map(|cuda| cuda.cuda_sources::<Vertices<Relaxation<R, V>>>());
     let piles = [true, false].map(near_far::cuda_source::<R, V>);
     let sorting = sort_rows::sources(R::WEIGHS);
-    let others = [pack_near_rows::cuda_source::<R>(), hubs::cuda_source()];
+    let others = [pack_near_rows::cuda_source::<R>(), hubs::cuda_source(), survey::cuda_source()];
     worklist.chain(piles).chain(others).chain(sorting).collect()
 }

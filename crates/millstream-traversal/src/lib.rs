@@ -9,6 +9,7 @@ mod cuda_sources;
 mod degree_order;
 mod delta;
 mod depth_probe;
+mod entering;
 mod error;
 mod gang_kernel;
 mod gang_place;
@@ -32,6 +33,7 @@ mod relaxation;
 mod run;
 mod shared_course;
 mod sort_rows;
+mod survey;
 mod sync;
 mod twin_lists;
 mod twin_meetings;
@@ -39,6 +41,7 @@ mod unsuitable;
 mod upload_to_all;
 mod value;
 mod vertex_program;
+mod visit_rows;
 
 pub use degree_order::DegreeOrder;
 pub use delta::Delta;
@@ -58,6 +61,7 @@ pub mod internals {
     pub use crate::answer::Answer;
     pub use crate::checks::{check_partition, check_rows};
     pub use crate::cuda_sources::cuda_sources;
+    pub use crate::entering::upload_entering;
     pub use crate::gang_kernel::gang_kernel;
     pub use crate::gang_place::GangPlace;
     pub use crate::gang_work::GangWork;
@@ -72,8 +76,10 @@ pub mod internals {
     pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
     pub use crate::run::{Outcome, run};
     pub use crate::sort_rows::{RowOrder, sort_rows};
+    pub use crate::survey::Survey;
     pub use crate::twin_lists::{TwinLists, claim};
     pub use crate::twin_meetings::{TwinMeetings, streams};
     pub use crate::upload_to_all::upload_to_all;
     pub use crate::value::Value;
+    pub use crate::visit_rows::visit_rows;
 }

@@ -1,0 +1,121 @@
+//! Rows of arcs in [slices](crate::slices), made by the GPUs that have them: `slice_rows.cuh`.
+
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    CudaSource, DeviceBuffer, Kernel, Read, Shared, Stream, Trusted, Value, Write,
+};
+use millstream_graph::CsrGraph;
+use millstream_traversal::internals::{gang_kernel, upload_to_all};
+use millstream_traversal::{DistributedGraph, Part, PartWeights};
+
+use crate::Result;
+use crate::real::Real;
+use crate::slices::{Slices, originals};
+
+/// The rows of one GPU.
+pub(crate) struct GpuSlices<R: Real> {
+    pub(crate) slices: Slices,
+    /// By their new ids.
+    pub(crate) sources: Arc<DeviceBuffer<u32>>,
+    pub(crate) weights: Arc<DeviceBuffer<R>>,
+    /// A bit for each vertex of the graph that is another's and which they name; nothing if there is
+    /// no other.
+    pub(crate) asked: Vec<u32>,
+}
+
+/// Of the arcs that enter vertices, which the GPUs have as `rows`, and which `entering` has with original ids.
+pub(crate) async fn on_gpus<R: Real>(
+    rows: &DistributedGraph,
+    entering: &CsrGraph,
+) -> Result<Vec<GpuSlices<R>>> {
+    let make = |place: usize, stream: &Stream, part: &Part| {
+        let partition = rows.partition();
+        let slices = Slices::new(entering, &originals(partition, place));
+        let (sources, weights) = sliced(stream, part, &slices)?;
+        let words = if partition.parts() > 1 { partition.vertices().div_ceil(32) } else { 0 };
+        let asked = stream.device().shared(words as usize)?;
+        if words > 0 {
+            let own = partition.range(place);
+            let arguments = (&*part.targets, own.start, own.end, &asked);
+            mark_kernel().launch(stream, part.targets.len(), arguments)?;
+        }
+        let asked = stream.download_shared(&asked, 0..words as usize)?.wait()?;
+        Ok(GpuSlices { slices, sources: Arc::new(sources), weights: Arc::new(weights), asked })
+    };
+    upload_to_all(rows.context(), rows.parts(), make).await
+}
+
+/// Sources and weights of a part's arcs in their places.
+fn sliced<R: Real>(
+    stream: &Stream,
+    part: &Part,
+    slices: &Slices,
+) -> Result<(DeviceBuffer<u32>, DeviceBuffer<R>)> {
+    let (device, offsets) = (stream.device(), stream.lent(slices.offsets.clone())?);
+    let mut sources = device.buffer_to_overwrite(slices.places())?;
+    let weighted = if matches!(part.weights, PartWeights::None) { 0 } else { slices.places() };
+    let mut weights = device.buffer_to_overwrite(weighted)?;
+    let to = (&offsets, &mut sources, &mut weights);
+    let settings = |is_real| SliceSettings { long_rows: slices.long_rows, is_real };
+    // A warp a slice, and some for long rows.
+    let size = part.targets.len().max(slices.offsets.len());
+    match &part.weights {
+        PartWeights::None => {
+            let none = device.buffer::<u32>(0)?;
+            let from = (&*part.offsets, &*part.targets, &none);
+            slice_kernel::<R, u32>().launch(stream, size, (from, to, settings(0)))?;
+        }
+        PartWeights::Integer(all) => {
+            let from = (&*part.offsets, &*part.targets, &**all);
+            slice_kernel::<R, u32>().launch(stream, size, (from, to, settings(0)))?;
+        }
+        PartWeights::Real(all) => {
+            let from = (&*part.offsets, &*part.targets, &**all);
+            slice_kernel::<R, f32>().launch(stream, size, (from, to, settings(1)))?;
+        }
+    }
+    Ok((sources, weights))
+}
+
+millstream_device::cuda_struct! {
+    /// `SliceSettings` of `slice_rows.cuh`.
+    #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+    struct SliceSettings as "millstream::SliceSettings" {
+        long_rows: u32,
+        is_real: u32,
+    }
+}
+
+/// Offsets, sources and weights of rows; those of slices.
+type SliceSignature<R, W> =
+    ((Read<u64>, Read<u32>, Read<W>), (Read<u64>, Write<u32>, Write<R>), Value<SliceSettings>);
+
+/// The kernels have no twins: host devices get what the host makes.
+fn slice_kernel<R: Real, W: Pod + Send + Sync>() -> &'static Kernel<SliceSignature<R, W>> {
+    // SAFETY: the kernel keeps to its arguments as the signature says.
+    gang_kernel("slice_rows", || unsafe { Trusted::new(cuda_source(R::IS_DOUBLE, "slice_rows")) })
+}
+
+fn mark_kernel() -> &'static Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u32>)> {
+    // SAFETY: as above.
+    gang_kernel("mark_asked", || unsafe { Trusted::new(cuda_source(false, "mark_asked")) })
+}
+
+fn cuda_source(is_double: bool, entry: &'static str) -> CudaSource {
+    const SINGLE: &str =
+        concat!("using SlicedReal = float;\n#line 1\n", include_str!("slice_rows.cuh"));
+    const DOUBLE: &str =
+        concat!("using SlicedReal = double;\n#line 1\n", include_str!("slice_rows.cuh"));
+    let source = CudaSource::new("slice_rows.cuh", entry, if is_double { DOUBLE } else { SINGLE });
+    source.structs(&[SliceSettings::LAYOUT])
+}
+
+pub(crate) fn cuda_sources() -> [CudaSource; 3] {
+    [
+        cuda_source(false, "slice_rows"),
+        cuda_source(true, "slice_rows"),
+        cuda_source(false, "mark_asked"),
+    ]
+}

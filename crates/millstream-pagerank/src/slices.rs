@@ -1,0 +1,92 @@
+//! How rows of arcs lie as sweeps read them: sliced ELLPACK, after long rows one by one.
+//!
+//! The rows of a part are numbered by length, the longest first. That also brings the
+//! vertices together that most arcs lead to, if arcs have both directions: they stay in
+//! the caches. If no row is long, neighbours stay near each other instead: rows are
+//! sorted inside windows of consecutive vertices. 32 short rows that follow each other are a *slice*: the first arc of each, then the
+//! second of each, and so on, short ones padded with [`NO_SOURCE`]. So 32 threads with
+//! a row each read what lies side by side, and no row index is needed but where each
+//! slice begins.
+
+use std::ops::Range;
+
+use millstream_graph::pieces::InPieces;
+use millstream_graph::{CsrGraph, Partition, partition};
+use rayon::prelude::*;
+
+/// Rows of a slice: the threads of a warp.
+pub(crate) const SLICE: usize = 32;
+/// In the place of a source where there is none.
+pub(crate) const NO_SOURCE: u32 = u32::MAX;
+/// Rows of this many arcs are long: a warp's, not a thread's.
+const LONG_ROW: u64 = 256;
+/// Rows of this many arcs are a block's, not a warp's.
+const BLOCK_ROW: u64 = 16384;
+/// A slice of this many columns is work enough for a warp to draw.
+const WIDE: u64 = 32;
+/// Slices that one thread measures at least.
+const CHUNKS: usize = 1 << 10;
+/// Vertices of a window.
+const WINDOW: u32 = 256;
+
+/// The order that slices need inside each part: see the module.
+pub(crate) fn sorted(partition: &Partition, transposed: &CsrGraph) -> Partition {
+    let window = if partition::is_mesh_like(transposed) { WINDOW } else { u32::MAX };
+    partition.by_degree(transposed, window)
+}
+
+/// Where the rows of one part are.
+#[derive(Debug)]
+pub(crate) struct Slices {
+    /// Where the arcs of each long row and then of each slice begin, and the end.
+    pub(crate) offsets: Vec<u64>,
+    /// The first of the long rows: those for blocks.
+    pub(crate) block_rows: u32,
+    /// Rows that are not in slices.
+    pub(crate) long_rows: u32,
+    /// Wide slices before the first that is not.
+    pub(crate) wide_slices: u32,
+}
+
+impl Slices {
+    /// Of the vertices of a part by their original ids, in the order of [`sorted`].
+    pub(crate) fn new(transposed: &CsrGraph, originals: &[u32]) -> Slices {
+        let length = |&original: &u32| transposed.degree(original);
+        let block_rows = originals.partition_point(|row| length(row) >= BLOCK_ROW);
+        let long_rows = originals.partition_point(|row| length(row) >= LONG_ROW);
+        let (long, short) = originals.split_at(long_rows);
+        let width = |rows: &[u32]| rows.iter().map(length).max().unwrap_or(0);
+        let widths: Vec<u64> = short.par_chunks(SLICE).with_min_len(CHUNKS).map(width).collect();
+        let wide_slices = widths.iter().take_while(|&&width| width >= WIDE).count() as u32;
+        let items = long.iter().map(length).chain(widths.iter().map(|width| width * SLICE as u64));
+        let mut offsets = vec![0];
+        offsets.extend(items.scan(0, |end, arcs| {
+            *end += arcs;
+            Some(*end)
+        }));
+        let (block_rows, long_rows) = (block_rows as u32, long_rows as u32);
+        Slices { offsets, block_rows, long_rows, wide_slices }
+    }
+
+    /// Places of arcs, padded ones too.
+    pub(crate) fn places(&self) -> usize {
+        self.offsets[self.offsets.len() - 1] as usize
+    }
+}
+
+/// The original ids of a part's vertices, in their order.
+pub(crate) fn originals(partition: &Partition, part: usize) -> Vec<u32> {
+    let own = partition.range(part).into_par_iter().in_pieces();
+    own.map(|new| partition.to_original(new)).collect()
+}
+
+/// Rows of `item`, of `all` that there are.
+pub(crate) fn rows_of(item: usize, long_rows: usize, all: usize) -> Range<usize> {
+    match item.checked_sub(long_rows) {
+        None => item..item + 1,
+        Some(slice) => {
+            let first = long_rows + slice * SLICE;
+            first..(first + SLICE).min(all)
+        }
+    }
+}

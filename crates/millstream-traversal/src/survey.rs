@@ -1,0 +1,169 @@
+//! What is found out about a graph that is on the devices: `survey.cuh`, and its twin.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering;
+
+use bytemuck::Pod;
+use millstream_device::{
+    CudaSource, DeviceBuffer, Grid, Kernel, KernelResult, Parameter, Read, Shared, SharedBuffer,
+    Stream, Trusted, Value,
+};
+
+use crate::Result;
+use crate::graph::{DistributedGraph, Part, PartWeights};
+use crate::visit_rows::visit_rows;
+
+/// Arcs of a block.
+const ARCS: usize = 1 << 14;
+
+/// What decides how a graph is searched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// Whether every arc has its reverse, of the same weight if there are weights on the devices, as often: by
+    /// fingerprints, so that with a probability of about 2^-64 a graph passes that is not symmetric.
+    pub is_symmetric: bool,
+    /// For each device the vertices that its rows belong to or name, those between, and
+    /// some more, so that it begins and ends at multiples of 32, or with the last vertex.
+    pub named: Vec<Range<u32>>,
+}
+
+impl Survey {
+    /// Of the rows of all devices.
+    ///
+    /// # Errors
+    /// No memory; a kernel that does not compile; a failed device.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the graph is only read.
+    pub async fn of(graph: &DistributedGraph) -> Result<Survey> {
+        let (mut asymmetry, mut named, mut surveys) = (0u64, Vec::new(), Vec::new());
+        let devices = graph.context().devices().iter();
+        let ranges = graph.partition().boundaries().windows(2);
+        let vertices = graph.vertices();
+        for ((device, part), range) in devices.zip(graph.parts()).zip(ranges) {
+            let (stream, words) = (device.stream()?, device.shared(WORDS)?);
+            launch(&stream, part, range[0], &words)?;
+            surveys.push((stream.download_shared(&words, 0..WORDS)?, range));
+        }
+        for (words, range) in surveys {
+            let words = words.await?;
+            let &[sum, lowest, end] = &*words else { continue };
+            asymmetry = asymmetry.wrapping_add(sum);
+            let targets = u32::MAX - lowest as u32..end as u32;
+            named.push(rounded(union(&(range[0]..range[1]), &targets), vertices));
+        }
+        Ok(Survey { is_symmetric: asymmetry == 0, named })
+    }
+
+    /// Every device names every vertex.
+    pub fn name_all(&mut self, vertices: u32) {
+        self.named.fill(0..vertices);
+    }
+}
+
+/// Of a device's answer, which are 0 before: the sum of the fingerprints of all arcs towards larger vertices
+/// less those towards smaller ones, which over all devices is 0 if every arc has its reverse; the largest
+/// 32-bit number less the lowest target, or 0; the highest target and 1, or 0.
+const WORDS: usize = 3;
+
+/// Offsets, targets and weights of rows, their first vertex, and the answer.
+type Signature<W> = (Read<u64>, Read<u32>, Read<W>, Value<u32>, Shared<u64>);
+
+static SURVEY: LazyLock<Kernel<Signature<u32>>> = LazyLock::new(kernel);
+static SURVEY_REALS: LazyLock<Kernel<Signature<f32>>> = LazyLock::new(kernel);
+
+fn launch(
+    stream: &Stream,
+    part: &Part,
+    first_vertex: u32,
+    words: &SharedBuffer<u64>,
+) -> millstream_device::Result<()> {
+    let none: DeviceBuffer<u32>;
+    let (size, offsets, targets) = (part.targets.len(), &*part.offsets, &*part.targets);
+    let weights = match &part.weights {
+        PartWeights::None => {
+            none = stream.device().buffer(0)?;
+            &none
+        }
+        PartWeights::Integer(weights) => &**weights,
+        PartWeights::Real(weights) => {
+            let arguments = (offsets, targets, &**weights, first_vertex, words);
+            return SURVEY_REALS.launch(stream, size, arguments);
+        }
+    };
+    SURVEY.launch(stream, size, (offsets, targets, weights, first_vertex, words))
+}
+
+fn kernel<W: Pod + Send + Sync>() -> Kernel<Signature<W>> {
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    let source = unsafe { Trusted::new(cuda_source()) };
+    Kernel::from_closure("survey", |_, view| survey(view)).with_cuda(source)
+}
+
+pub(crate) fn cuda_source() -> CudaSource {
+    CudaSource::new("survey.cuh", "survey", include_str!("survey.cuh"))
+}
+
+fn survey<W: Pod + Send + Sync>(
+    (offsets, targets, weights, first, words): <Signature<W> as Parameter>::View<'_>,
+) -> KernelResult {
+    Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
+        let (mut sum, mut lowest, mut end) = (0u64, 0, 0);
+        visit_rows(offsets, block.range, |row, arcs| {
+            let from = first + row as u32;
+            for arc in arcs {
+                let to = targets[arc];
+                let mut print =
+                    fingerprint(u64::from(from.min(to)) << 32 | u64::from(from.max(to)));
+                if let Some(&weight) = weights.get(arc) {
+                    print = fingerprint(print ^ u64::from(bytemuck::cast::<W, u32>(weight)));
+                }
+                // 0 if it is its own reverse. By a product, since a branch would be guessed.
+                sum = sum.wrapping_add(print.wrapping_mul(to.cmp(&from) as i64 as u64));
+                lowest = lowest.max(u32::MAX - to);
+                end = end.max(to + 1);
+            }
+        });
+        words[0].fetch_add(sum, Ordering::Relaxed);
+        words[1].fetch_max(lowest.into(), Ordering::Relaxed);
+        words[2].fetch_max(end.into(), Ordering::Relaxed);
+        Ok(())
+    })
+}
+
+/// A word that is the same for equal ones, and hardly ever for others: a step of
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+fn fingerprint(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ word >> 31
+}
+
+fn rounded(range: Range<u32>, vertices: u32) -> Range<u32> {
+    let end = range.end.checked_next_multiple_of(32).unwrap_or(u32::MAX);
+    range.start / 32 * 32..end.min(vertices)
+}
+
+/// The vertices in two ranges, and those between.
+fn union(one: &Range<u32>, other: &Range<u32>) -> Range<u32> {
+    match (one.is_empty(), other.is_empty()) {
+        (true, true) => 0..0,
+        (true, false) => other.clone(),
+        (false, true) => one.clone(),
+        _ => one.start.min(other.start)..one.end.max(other.end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::reversed_empty_ranges)]
+    fn unions_of_nothing_are_empty() {
+        assert_eq!([union(&(4..4), &(u32::MAX..0)), union(&(4..4), &(1..2))], [0..0, 1..2]);
+        assert_eq!([union(&(1..2), &(9..3)), union(&(7..9), &(1..2))], [1..2, 1..9]);
+    }
+}
