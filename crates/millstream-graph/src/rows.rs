@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::build::ArcWeight;
-use crate::pieces::InPieces;
+use crate::pieces::{InPieces, LEAST};
 use crate::sort::sort;
 
 /// Rows of fewer arcs than this in all are one thread's work.
@@ -162,16 +162,23 @@ fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [
 /// Row index from the length of each row.
 pub(crate) fn offsets(lengths: impl IndexedParallelIterator<Item = u64>) -> Vec<u64> {
     let mut offsets = vec![0; lengths.len() + 1];
-    offsets[1..]
-        .par_iter_mut()
-        .in_pieces()
-        .zip(lengths)
-        .for_each(|(offset, length)| *offset = length);
-    let mut sum = 0;
-    for offset in &mut offsets {
-        sum += *offset;
-        *offset = sum;
-    }
+    let rows = &mut offsets[1..];
+    rows.par_iter_mut().in_pieces().zip(lengths).for_each(|(offset, length)| *offset = length);
+    let sum = |rows: &[u64]| rows.iter().sum::<u64>();
+    let sums: Vec<u64> = rows.par_chunks(LEAST).map(sum).collect();
+    let begins: Vec<u64> = sums
+        .iter()
+        .scan(0, |end, sum| {
+            *end += sum;
+            Some(*end - sum)
+        })
+        .collect();
+    rows.par_chunks_mut(LEAST).zip(begins).for_each(|(rows, mut end)| {
+        for offset in rows {
+            end += *offset;
+            *offset = end;
+        }
+    });
     offsets
 }
 

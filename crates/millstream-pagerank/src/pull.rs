@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use millstream_device::{CudaSource, DeviceBuffer, Stream};
+use millstream_device::{CudaSource, DeviceBuffer, HostData, Stream};
 use millstream_flow::{Context, LinkStatistics};
+use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::internals::{can_meet, upload_entering, upload_to_all};
 use millstream_traversal::{Columns, Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
+use rayon::prelude::*;
 
 use crate::askers::{Askers, Named};
 use crate::gpu_slices::GpuSlices;
@@ -112,7 +114,7 @@ impl<R: Real> PullGraph<R> {
         if exchange == Exchange::Links {
             upload_halos(context, &partition, &mut parts).await?;
         }
-        let dangling = row_weights.iter().filter(|&&weight| weight == 0.0).count();
+        let dangling = row_weights.par_iter().in_pieces().filter(|&&weight| weight == 0.0).count();
         let dangling = dangling as f64 / row_weights.len() as f64;
         let (context, time) = (context.clone(), start.elapsed());
         Ok(PullGraph { context, partition, parts, row_weights, dangling, time })
@@ -215,7 +217,7 @@ impl<R: Real> PullGraph<R> {
 
     /// What vertices give at the start, when ranks are even, in the places of a device.
     pub(crate) fn even_shares(&self, places: &Places) -> Vec<R> {
-        even_shares(&self.row_weights, places.vertices()).collect()
+        places.vertices().map(even_share(&self.row_weights)).collect()
     }
 }
 
@@ -286,7 +288,7 @@ struct HostGraph<'a, R: Real> {
     row_weights: &'a [f64],
     exchange: Exchange,
     /// What all vertices give when ranks are even, where a device has the shares of all.
-    even: Arc<[R::Bits]>,
+    even: Arc<Vec<R::Bits>>,
     /// Unless there is nobody else, or links tell.
     askers: Option<Askers>,
 }
@@ -300,7 +302,11 @@ impl<'a, R: Real> HostGraph<'a, R> {
     ) -> HostGraph<'a, R> {
         let even = match exchange {
             Exchange::Links => Arc::default(),
-            _ => even_shares(row_weights, 0..partition.vertices()).map(R::to_bits).collect(),
+            _ => {
+                let even = even_share::<R>(row_weights);
+                let vertices = (0..partition.vertices()).into_par_iter().in_pieces();
+                Arc::new(vertices.map(|vertex| even(vertex).to_bits()).collect())
+            }
         };
         let is_asked = rows.len() > 1 && exchange != Exchange::Links;
         let askers = is_asked.then(|| Askers::new(rows.iter().map(Rows::named), partition));
@@ -312,7 +318,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
         let partition = self.partition;
         let own = partition.range(place);
         let row_weights = &self.row_weights[own.start as usize..own.end as usize];
-        let row_weights = row_weights.iter().map(|&weight| R::from_f64(weight)).collect();
+        let row_weights = row_weights.par_iter().in_pieces().map(|&it| R::from_f64(it)).collect();
         let slices = rows.slices();
         let (askers, told) = match (&self.askers, self.exchange) {
             (None, _) => (Vec::new(), vec![0; partition.parts()]),
@@ -347,7 +353,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
             sources,
             weights,
             row_weights: lent(stream, row_weights)?,
-            even: Arc::new(stream.lent(even)?),
+            even: Arc::new(stream.lent(HostData::shared(even))?),
             askers: lent(stream, askers)?,
             told,
             tells: Vec::new(),
@@ -410,13 +416,10 @@ pub fn pull_sends_packets(context: &Context) -> bool {
     !can_meet(context)
 }
 
-/// What these vertices give when the ranks of all are even.
-fn even_shares<R: Real>(
-    row_weights: &[f64],
-    vertices: impl Iterator<Item = u32>,
-) -> impl Iterator<Item = R> {
+/// What a vertex gives when the ranks of all are even.
+fn even_share<R: Real>(row_weights: &[f64]) -> impl Fn(u32) -> R + Sync {
     let even = 1.0 / row_weights.len() as f64;
-    vertices.map(move |vertex| R::from_f64(share(even, row_weights[vertex as usize])))
+    move |vertex| R::from_f64(share(even, row_weights[vertex as usize]))
 }
 
 fn lent<T: millstream_device::Pod + Send + Sync>(

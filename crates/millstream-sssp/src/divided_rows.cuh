@@ -36,12 +36,11 @@ extern "C" __global__ void count_leaving(const __grid_constant__ Span<const u32>
 // Puts arcs into the rows of their sources, the last place first.
 extern "C" __global__ void place_leaving(const __grid_constant__ Entering entering,
                                          const __grid_constant__ Leaving leaving) {
-    const u64 arcs = entering.sources.len;
-    for (u64 arc = thread_in_grid(); arc < arcs; arc += threads_in_grid()) {
+    for_each_arc(entering.offsets, entering.sources.len, [&](u64 arc, u64 row) {
         const u32 source = entering.sources[arc];
         const u32 before = fetch_add_relaxed_gpu(&leaving.counts[source], ~0u) - 1;
         const u64 place = leaving.offsets[source] + before;
-        leaving.targets[place] = entering.first_vertex + u32(row_of(entering.offsets, arc));
+        leaving.targets[place] = entering.first_vertex + u32(row);
         leaving.weights[place] = entering.weights[arc];
-    }
+    });
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_device::{DeviceBuffer, Stream};
+use millstream_device::{DeviceBuffer, HostData, Stream};
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights};
 
@@ -76,8 +76,8 @@ impl UnsortedRows {
         stream.upload_made(&mut new_ids, |first, to: &mut [u32]| {
             (first as u32..).zip(to).for_each(|(original, new)| *new = partition.to_new(original));
         })?;
-        let offsets: Arc<[u64]> = offsets.into();
-        let on_device = stream.lent(Arc::clone(&offsets))?;
+        let offsets = Arc::new(offsets);
+        let on_device = stream.lent(HostData::shared(Arc::clone(&offsets) as Arc<_>))?;
         let order = RowOrder::new(by_weight, are_real == Some(true));
         let arcs = (&mut targets, &mut weights);
         sort_rows(stream, (&offsets, &on_device), &new_ids, arcs, order)?;

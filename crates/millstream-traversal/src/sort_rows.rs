@@ -22,8 +22,10 @@ const ROWS_OF_BLOCK: u64 = 2048;
 /// Threads of a block, and of one that sorts the longest rows.
 const THREADS: u32 = 256;
 const MOST_THREADS: u32 = 1024;
-/// Words of 64 bits of scratch memory, unless one row needs more.
+/// Words of 64 bits of scratch memory, unless one row needs more; and if there are more than so many arcs
+/// for each of them, as many more as that makes.
 const SCRATCH: u64 = 1 << 25;
+const ARCS_FOR_SCRATCH: u64 = 8;
 
 millstream_device::cuda_struct! {
     /// `RowOrder` of `sort_rows.cuh`.
@@ -77,7 +79,8 @@ pub fn sort_rows(
     let arguments = (offsets.1, new_ids, &mut *targets, &mut *weights, order);
     kernels.short.launch(stream, 32 * rows, arguments)?;
     let words_of_keys = if weights.is_empty() { 1 } else { 2 };
-    let (long, longest) = long_rows(offsets.0, words_of_keys, SCRATCH);
+    let most = SCRATCH.max(targets.len() as u64 / ARCS_FOR_SCRATCH);
+    let (long, longest) = long_rows(offsets.0, words_of_keys, most);
     if !long.is_empty() {
         let size = long.len() * THREADS as usize;
         let arguments = (&stream.uploaded(long)?, new_ids, &mut *targets, &mut *weights, order);

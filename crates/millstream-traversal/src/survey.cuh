@@ -25,8 +25,8 @@ extern "C" __global__ void survey(const __grid_constant__ millstream::Span<const
     u64 sum = 0;
     u32 lowest = 0;
     u32 end = 0;
-    for (u64 arc = thread_in_grid(); arc < targets.len; arc += threads_in_grid()) {
-        const u32 from = first_vertex + u32(row_of(offsets, arc));
+    for_each_arc(offsets, targets.len, [&](u64 arc, u64 row) {
+        const u32 from = first_vertex + u32(row);
         const u32 to = targets[arc];
         u64 print = fingerprint(u64(min(from, to)) << 32 | max(from, to));
         if (weights.len > 0) print = fingerprint(print ^ weights[arc]);
@@ -34,7 +34,7 @@ extern "C" __global__ void survey(const __grid_constant__ millstream::Span<const
         sum += from < to ? print : from > to ? 0 - print : 0;
         lowest = max(lowest, ~to);
         end = max(end, to + 1);
-    }
+    });
     __syncwarp();
     for (u32 step = 16; step > 0; step /= 2) {
         sum += __shfl_xor_sync(~0u, sum, step);

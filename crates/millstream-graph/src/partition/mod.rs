@@ -11,6 +11,7 @@
 
 mod automatic;
 mod blocks;
+mod by_degree;
 #[cfg(feature = "metis")]
 mod metis;
 mod part_rows;
@@ -25,6 +26,7 @@ pub use part_rows::PartRows;
 pub use random::random;
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
@@ -32,6 +34,7 @@ use rayon::prelude::*;
 use crate::build::as_atomic;
 use crate::pieces::{InPieces, LEAST, rows_of};
 use crate::{CsrGraph, GraphError};
+use by_degree::sort_by_degree;
 use renumber::{SortedBy, renumbered};
 
 /// So few vertices are one thread's work.
@@ -178,15 +181,12 @@ impl Partition {
     /// ```
     #[must_use]
     pub fn sorted_by_key<K: Ord + Send>(&self, key: impl Fn(u32) -> K + Sync) -> Partition {
-        self.sorted_in_windows(u32::MAX, key)
+        self.in_windows(u32::MAX, |window, places| sort_by_key(window, &key, places))
     }
 
-    /// The same, sorted only among every `window` consecutive new ids.
-    fn sorted_in_windows<K: Ord + Send>(
-        &self,
-        window: u32,
-        key: impl Fn(u32) -> K + Sync,
-    ) -> Partition {
+    /// The same parts, each `window` of consecutive new ids in the order in which `sort` puts them into
+    /// their places.
+    fn in_windows(&self, window: u32, sort: impl Fn(Range<u32>, &mut [u32]) + Sync) -> Partition {
         let mut originals = vec![0; self.vertices() as usize];
         let (mut windows, mut rest) = (Vec::new(), &mut originals[..]);
         for part in 0..self.parts() {
@@ -200,12 +200,9 @@ impl Partition {
         }
         let windows = windows.into_par_iter().with_min_len((SORTED / window as usize).max(1));
         windows.for_each(|(window, places)| {
-            // Each key once, and with its id: then they are all different.
-            let keys = window.into_par_iter().with_min_len(ALONE).map(|new| (key(new), new));
-            let mut order: Vec<(K, u32)> = keys.collect();
-            order.par_sort_unstable();
+            sort(window, places);
             let places = places.par_iter_mut().with_min_len(ALONE);
-            places.zip(order).for_each(|(place, (_, new))| *place = self.to_original(new));
+            places.for_each(|place| *place = self.to_original(*place));
         });
         let mut renumbered = vec![0u32; originals.len()];
         let cells = as_atomic(&mut renumbered);
@@ -241,7 +238,10 @@ impl Partition {
     #[must_use]
     pub fn by_degree(&self, graph: &CsrGraph, window: u32) -> Partition {
         let degree = |new| graph.degree(self.to_original(new));
-        self.sorted_in_windows(window.max(1), |new| Reverse(degree(new)))
+        self.in_windows(window.max(1), |window, places| match window.len() {
+            0..by_degree::LEAST => sort_by_key(window, &|new| Reverse(degree(new)), places),
+            _ => sort_by_degree(window, degree, places),
+        })
     }
 
     /// Number of parts.
@@ -264,7 +264,7 @@ impl Partition {
     /// # Panics
     /// If there is no such part.
     #[inline]
-    pub fn range(&self, part: usize) -> std::ops::Range<u32> {
+    pub fn range(&self, part: usize) -> Range<u32> {
         self.boundaries[part]..self.boundaries[part + 1]
     }
 
@@ -414,6 +414,20 @@ impl Partition {
         let degree = |new| graph.degree(self.to_original(new));
         balance((0..self.parts()).map(|part| self.range(part).map(degree).sum()))
     }
+}
+
+/// Fills `places` with ids in the order of their keys, those with equal ones in order.
+fn sort_by_key<K: Ord + Send>(
+    ids: Range<u32>,
+    key: &(impl Fn(u32) -> K + Sync),
+    places: &mut [u32],
+) {
+    // Each key once, and with its id: then they are all different.
+    let keys = ids.into_par_iter().with_min_len(ALONE).map(|id| (key(id), id));
+    let mut order: Vec<(K, u32)> = keys.collect();
+    order.par_sort_unstable();
+    let places = places.par_iter_mut().with_min_len(ALONE);
+    places.zip(order).for_each(|(place, (_, id))| *place = id);
 }
 
 fn balance(sizes: impl ExactSizeIterator<Item = u64>) -> f64 {
