@@ -21,7 +21,7 @@ use crate::task::{Place, Task};
 const LARGE: usize = 64 << 20;
 /// Bytes of a packet, and of what one thread copies of it.
 const PACKET: usize = 16 << 20;
-const PIECE: usize = 1 << 20;
+const PIECE: usize = 128 << 10;
 /// Packets under way.
 const PACKETS: usize = 4;
 /// How long one may be. A stream may wait for what only the caller will do: then the rest is left

@@ -86,9 +86,10 @@ pub fn sort_rows(
         let arguments = (&stream.uploaded(long)?, new_ids, &mut *targets, &mut *weights, order);
         kernels.long.launch(stream, size, arguments)?;
     }
-    for (rows, words) in longest {
+    let words = longest.iter().map(|(_, words)| *words).max().unwrap_or(0);
+    let mut scratch = stream.device().buffer_to_overwrite(words as usize)?;
+    for (rows, _) in longest {
         let size = rows.len() * MOST_THREADS as usize;
-        let mut scratch = stream.device().buffer_to_overwrite(words as usize)?;
         let rows = stream.uploaded(rows)?;
         let arguments = (&rows, &mut scratch, new_ids, &mut *targets, &mut *weights, order);
         kernels.longest.launch(stream, size, arguments)?;
