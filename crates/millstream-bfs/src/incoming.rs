@@ -3,9 +3,12 @@
 use std::time::{Duration, Instant};
 
 use millstream_flow::Context;
+use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, partition};
 use millstream_traversal::internals::Survey;
 use millstream_traversal::{Columns, DistributedGraph, Layout, LayoutKind};
+
+use rayon::prelude::*;
 
 use crate::Result;
 use crate::isolated::Isolated;
@@ -39,12 +42,23 @@ impl Incoming {
             return Incoming::none(context, graph).await;
         }
         let start = Instant::now();
-        let reversed = graph.transposed_structure()?;
-        let is_isolated =
-            |vertex| graph.degree(original(vertex)) + reversed.degree(original(vertex)) == 0;
-        let isolated = Isolated::new(context, graph.vertices(), is_isolated).await?;
-        let (parts, columns) = (partition.clone(), Columns::Structure);
-        let reversed = DistributedGraph::new(context, &reversed, parts, columns).await?;
+        let leave = |vertex| graph.degree(original(vertex)) > 0;
+        let (reversed, isolated) = match context.all_gpus() {
+            true => {
+                let reversed = leaving.reversed().await?;
+                let enter = rows_with_arcs(&reversed).await?;
+                let is_isolated = |vertex| !leave(vertex) && !enter[vertex as usize];
+                (reversed, Isolated::new(context, graph.vertices(), is_isolated).await?)
+            }
+            false => {
+                let reversed = graph.transposed_structure()?;
+                let enter = |vertex| reversed.degree(original(vertex)) > 0;
+                let is_isolated = |vertex| !leave(vertex) && !enter(vertex);
+                let isolated = Isolated::new(context, graph.vertices(), is_isolated).await?;
+                let (parts, columns) = (partition.clone(), Columns::Structure);
+                (DistributedGraph::new(context, &reversed, parts, columns).await?, isolated)
+            }
+        };
         Ok((Incoming::Reversed(Box::new(reversed), start.elapsed()), isolated))
     }
 
@@ -71,4 +85,14 @@ impl Incoming {
             Incoming::Same | Incoming::None => None,
         }
     }
+}
+
+/// Of which vertices, by new id, there are rows with arcs.
+async fn rows_with_arcs(graph: &DistributedGraph) -> Result<Vec<bool>> {
+    let mut all = Vec::with_capacity(graph.vertices() as usize);
+    for (device, part) in graph.context().devices().iter().zip(graph.parts()) {
+        let offsets = device.stream()?.download(&*part.offsets)?.await?;
+        all.par_extend(offsets.par_windows(2).in_pieces().map(|row| row[0] < row[1]));
+    }
+    Ok(all)
 }

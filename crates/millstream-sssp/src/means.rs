@@ -24,24 +24,40 @@ const PIECE: usize = 1 << 16;
 pub(crate) struct Means {
     weight: f64,
     degree: f64,
+    /// The bits of the smallest weight.
+    lightest: u32,
 }
 
 impl Means {
-    /// `None` for a graph without arcs.
+    /// `None` for a graph without arcs. Looks at all weights once.
     pub(crate) fn of(graph: &CsrGraph) -> Option<Means> {
-        let sum: f64 = match graph.weights()? {
+        let (sum, lightest) = match graph.weights()? {
             Weights::Integer(weights) => {
-                weights.par_iter().in_pieces().map(|&weight| u64::from(weight)).sum::<u64>() as f64
+                let all = weights.par_iter().in_pieces().map(|&weight| (u64::from(weight), weight));
+                let both =
+                    |one: (u64, u32), other: (u64, u32)| (one.0 + other.0, one.1.min(other.1));
+                let (sum, lightest) = all.reduce(|| (0, u32::MAX), both);
+                (sum as f64, lightest)
             }
             Weights::Real(weights) => {
+                let piece = |its: &[f32]| {
+                    let sum = its.iter().map(|&weight| f64::from(weight)).sum::<f64>();
+                    (sum, its.iter().copied().fold(f32::INFINITY, f32::min))
+                };
                 // Of pieces in their order: the same for any number of threads.
-                let piece = |its: &[f32]| its.iter().map(|&weight| f64::from(weight)).sum::<f64>();
-                weights.par_chunks(PIECE).map(piece).collect::<Vec<f64>>().iter().sum()
+                let pieces: Vec<_> = weights.par_chunks(PIECE).map(piece).collect();
+                let lightest = pieces.iter().map(|piece| piece.1).fold(f32::INFINITY, f32::min);
+                (pieces.iter().map(|piece| piece.0).sum(), lightest.to_bits())
             }
         };
         let arcs = graph.arcs() as f64;
-        let means = Means { weight: sum / arcs, degree: arcs / f64::from(graph.vertices()) };
-        (arcs > 0.0).then_some(means)
+        let degree = arcs / f64::from(graph.vertices());
+        (arcs > 0.0).then_some(Means { weight: sum / arcs, degree, lightest })
+    }
+
+    /// The bits of the smallest weight.
+    pub(crate) fn lightest(self) -> u32 {
+        self.lightest
     }
 
     /// The step of the priority threshold; `None` if all weights are 0.
@@ -82,7 +98,20 @@ mod tests {
         assert_eq!(star(2, 10), Some(3200.0));
         assert!(star(2, 20) > star(2, 10) && star(9, 10) < star(2, 10));
         assert_eq!((star(5, 0), star(1, 1)), (None, None));
-        let means = Means { weight: 10.0, degree: 4.0 };
+        let means = Means { weight: 10.0, degree: 4.0, lightest: 0 };
         assert_eq!(means.step(), Some(5.0 * STEP_FACTOR));
+    }
+    #[test]
+    fn the_smallest_weight_is_found_with_the_mean() {
+        let edges: Vec<_> =
+            (0..200_000u32).map(|at| (at % 7, at % 11, 3 + (at * 31) % 1009)).collect();
+        let graph = CsrGraph::from_weighted_edges(11, &edges).unwrap();
+        let means = Means::of(&graph).unwrap();
+        let sum: u64 = edges.iter().map(|edge| u64::from(edge.2)).sum();
+        assert_eq!((means.lightest(), means.weight), (3, sum as f64 / 200_000.0));
+        let reals: Vec<f32> = edges.iter().map(|edge| edge.2 as f32 / 4.0).collect();
+        let graph = graph.with_weights(Some(Weights::Real(reals))).unwrap();
+        let means = Means::of(&graph).unwrap();
+        assert_eq!((means.lightest(), means.weight), (0.75f32.to_bits(), sum as f64 / 800_000.0));
     }
 }

@@ -6,9 +6,10 @@ use millstream_graph::{CsrGraph, Weights};
 use millstream_traversal::internals::{Attempt, NearFar, NearRows, Value};
 use millstream_traversal::{DistributedGraph, Unsuitable};
 
+use crate::Result;
 use crate::algorithm::Algorithm;
+use crate::means::Means;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
-use crate::{Result, step_graph};
 
 /// The graph, and its rows once more.
 #[derive(Debug)]
@@ -26,11 +27,11 @@ impl NearGraph {
         graph: &CsrGraph,
         distributed: DistributedGraph,
         rows: NearRows,
-        other_delta: Option<f64>,
+        (means, other_delta): (Option<Means>, Option<f64>),
     ) -> NearGraph {
         // Reals may be rounded to what they were.
         let is_integer = matches!(graph.weights(), Some(Weights::Integer(_)));
-        let grows = is_integer && step_graph::lightest(graph) > 0;
+        let grows = is_integer && means.is_some_and(|means| means.lightest() > 0);
         NearGraph { graph: distributed, rows, other_delta, grows }
     }
 

@@ -8,7 +8,7 @@ use millstream_traversal::internals::{self, CudaRule, Rule, Settings, Value};
 use millstream_traversal::{Part, PartWeights};
 use millstream_worklist::CudaProgram;
 
-use crate::{divided_rows, step_lights, step_search};
+use crate::{step_lights, step_search};
 
 /// Keys that are distances in some type.
 pub(crate) trait DistanceRule: CudaRule {
@@ -204,8 +204,5 @@ pub fn cuda_sources() -> Vec<CudaSource> {
         of::<RealDistances, u32>(),
         of::<RealDistances, u64>(),
     ]
-    .into_iter()
-    .flatten()
-    .chain(divided_rows::cuda_sources())
-    .collect()
+    .concat()
 }

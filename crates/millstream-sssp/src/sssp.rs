@@ -294,7 +294,7 @@ impl Sssp {
             algorithm => algorithm == Algorithm::Stepping,
         };
         let (graph, automatic_delta) = if is_stepping {
-            let steps = StepGraph::new(context, graph, partition, depth).await?;
+            let steps = StepGraph::new(context, graph, partition, (means, depth)).await?;
             (Uploaded::Stepping(steps), means.and_then(Means::step))
         } else {
             let on_gpus = context.any_gpu();
@@ -307,7 +307,7 @@ impl Sssp {
             let is_real = matches!(weights, WeightType::Real);
             match NearGraph::rows(graph, &rows, is_real, algorithm).await? {
                 Ok(near) => {
-                    let near = NearGraph::new(graph, rows, near, threshold);
+                    let near = NearGraph::new(graph, rows, near, (means, threshold));
                     (Uploaded::NearFar(near), means.and_then(|means| means.near(on_gpus)))
                 }
                 Err(reason) if algorithm == Algorithm::NearFar => {

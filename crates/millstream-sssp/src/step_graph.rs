@@ -1,20 +1,19 @@
 //! The rows of a search in steps: arcs in ascending order of weight, on the device that
-//! owns their target, or, on host devices and one GPU, also on the one that owns their source.
+//! owns their target, or, on host devices, also on the one that owns their source.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use futures_util::lock::Mutex;
 use millstream_flow::Context;
-use millstream_graph::pieces::InPieces;
-use millstream_graph::{CsrGraph, Partition, Weights, partition};
+use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::internals::{NearRows, check_partition, check_rows, upload_entering};
 use millstream_traversal::{
     Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part,
 };
-use rayon::prelude::*;
 
 use crate::divided_rows::divided;
+use crate::means::Means;
 use crate::step_lights::Lights;
 use crate::{Error, Result};
 
@@ -23,9 +22,9 @@ use crate::{Error, Result};
 enum Outgoing {
     /// They are those that the arcs enter.
     Incoming,
-    /// On their owners, which lower values anywhere: host devices, or one GPU.
+    /// On their owners, which lower values anywhere: host devices.
     Owned(DistributedGraph),
-    /// Of all vertices, on each GPU, with the arcs that enter its own.
+    /// Of all vertices, on each GPU, with the arcs that enter its own: made of these.
     Divided(Vec<Part>),
 }
 
@@ -46,12 +45,13 @@ pub(crate) struct StepGraph {
 
 impl StepGraph {
     /// In the parts of `partition`, or in blocks that equally many arcs enter; on GPUs with the
-    /// vertices of each in [degree order](DegreeOrder). The graph's `depth` may be known.
+    /// vertices of each in [degree order](DegreeOrder). Without `means` there are no arcs; the graph's `depth`
+    /// may be known.
     pub(crate) async fn new(
         context: &Context,
         graph: &CsrGraph,
         partition: Option<Partition>,
-        depth: Option<DepthProbe>,
+        (means, depth): (Option<Means>, Option<DepthProbe>),
     ) -> Result<StepGraph> {
         let start = Instant::now();
         if let Some(partition) = &partition {
@@ -69,7 +69,9 @@ impl StepGraph {
         let (incoming, entering) = upload.await?;
         let is_symmetric = matches!(entering, Cow::Borrowed(_));
         drop(entering);
-        let outgoing = if context.all_gpus() && context.devices().len() > 1 {
+        let outgoing = if is_symmetric && context.devices().len() == 1 {
+            Outgoing::Incoming
+        } else if context.all_gpus() {
             Outgoing::Divided(divided(&incoming).await?)
         } else if is_symmetric {
             Outgoing::Incoming
@@ -78,7 +80,8 @@ impl StepGraph {
             let owned = DistributedGraph::new(context, graph, partition, columns);
             Outgoing::Owned(owned.await?)
         };
-        let (arcs, lightest, lights) = (graph.arcs(), lightest(graph), Mutex::new(None));
+        let (arcs, lights) = (graph.arcs(), Mutex::new(None));
+        let lightest = means.map_or(0, Means::lightest);
         Ok(StepGraph { incoming, outgoing, arcs, lightest, lights, time: start.elapsed() })
     }
 
@@ -103,18 +106,6 @@ impl StepGraph {
         };
         &parts[place]
     }
-}
-
-/// The bits of the smallest weight.
-pub(crate) fn lightest(graph: &CsrGraph) -> u32 {
-    let least = match graph.weights() {
-        None => None,
-        Some(Weights::Integer(weights)) => weights.par_iter().in_pieces().copied().min(),
-        Some(Weights::Real(weights)) => {
-            weights.par_iter().in_pieces().copied().reduce_with(f32::min).map(f32::to_bits)
-        }
-    };
-    least.unwrap_or(0)
 }
 
 /// Whether a search should go in steps, if the devices can: unless these are many. A graph that suits
@@ -159,8 +150,10 @@ mod tests {
         let edges: Vec<_> = (0..4000).map(|from| (from, from % 40, 1u32)).collect();
         let graph = CsrGraph::from_weighted_edges(4000, &edges).unwrap();
         let context = Context::builder().devices(Devices::host(4)).build().unwrap();
-        let steps =
-            context.block_on(StepGraph::new(&context, &graph, None, None)).unwrap().unwrap();
+        let steps = context
+            .block_on(StepGraph::new(&context, &graph, None, (Means::of(&graph), None)))
+            .unwrap()
+            .unwrap();
         let arcs: Vec<_> = steps.incoming.parts().iter().map(|part| part.targets.len()).collect();
         // An arc and a vertex weigh alike: three parts have arcs to divide, the last vertices only.
         assert_eq!(arcs.iter().sum::<usize>(), 4000);

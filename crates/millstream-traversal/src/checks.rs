@@ -28,6 +28,17 @@ pub fn check_rows(context: &Context, graph: &CsrGraph) -> Result<()> {
     long.map_or(Ok(()), refused)
 }
 
+/// Whether a device takes a row of so many arcs.
+///
+/// # Errors
+/// [`Error::TooManyArcs`] if it does not.
+pub(crate) fn check_row(device: &Device, row: u32, arcs: u64) -> Result<()> {
+    match device.is_gpu() && arcs > MOST_ROW_ARCS {
+        true => Err(Error::TooManyArcs { row, arcs, most: MOST_ROW_ARCS }),
+        false => Ok(()),
+    }
+}
+
 fn check_vertices(vertices: u32) -> Result<()> {
     match vertices <= MOST_VERTICES {
         true => Ok(()),

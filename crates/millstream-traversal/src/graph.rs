@@ -16,6 +16,7 @@ use rayon::prelude::*;
 use crate::checks::{check_partition, check_rows};
 use crate::gpu_rows::on_gpus;
 use crate::owners::Owners;
+use crate::reversed_rows::reversed_rows;
 use crate::upload_to_all::upload_to_all;
 use crate::{Error, Result};
 
@@ -69,6 +70,24 @@ pub enum PartWeights {
     Integer(Arc<DeviceBuffer<u32>>),
     /// Reals.
     Real(Arc<DeviceBuffer<f32>>),
+}
+
+impl PartWeights {
+    /// If they are integers.
+    pub(crate) fn integers(&self) -> Option<&DeviceBuffer<u32>> {
+        match self {
+            PartWeights::Integer(weights) => Some(weights),
+            PartWeights::None | PartWeights::Real(_) => None,
+        }
+    }
+
+    /// If they are reals.
+    pub(crate) fn reals(&self) -> Option<&DeviceBuffer<f32>> {
+        match self {
+            PartWeights::Real(weights) => Some(weights),
+            PartWeights::None | PartWeights::Integer(_) => None,
+        }
+    }
 }
 
 /// A graph spread over the devices of a context: each owns a contiguous range of
@@ -143,6 +162,47 @@ impl DistributedGraph {
         let renumbering_time = start.elapsed();
         let upload = DistributedGraph::renumbered(context, rows, partition);
         Ok(DistributedGraph { renumbering_time, ..upload.await? })
+    }
+
+    /// The arcs the other way round, in rows of the vertices that they lead to, sorted: made by the devices,
+    /// which must reach each other's memory.
+    ///
+    /// ```
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::{CsrGraph, partition};
+    /// use millstream_traversal::{Columns, DistributedGraph};
+    ///
+    /// let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// let star = CsrGraph::from_edges(4, &[(0, 3), (1, 3), (2, 3)])?;
+    /// let blocks = partition::contiguous_blocks(&star, 2);
+    /// let reversed = context.block_on(async {
+    ///     let upload = DistributedGraph::new(&context, &star, blocks, Columns::Structure).await?;
+    ///     upload.reversed().await
+    /// })??;
+    /// let second = context.devices()[1].stream()?.download(&*reversed.parts()[1].targets)?;
+    /// assert_eq!(context.block_on(second)??, [0, 1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No memory; devices that do not reach each other; a failed device. On GPUs a vertex that more than
+    /// 125,000,000 arcs lead to.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was made is dropped.
+    ///
+    /// # Device ordering
+    /// When it resolves, the arcs are in the devices' memory.
+    pub async fn reversed(&self) -> Result<DistributedGraph> {
+        let start = Instant::now();
+        let firsts = self.partition.boundaries().iter().copied();
+        let parts: Vec<(u32, &Part)> = firsts.zip(&self.parts).collect();
+        let reverse = |place, stream: &Stream, part: &Part| {
+            reversed_rows(stream, &parts, self.partition.range(place), false, &part.owners)
+        };
+        let parts = upload_to_all(&self.context, &self.parts, reverse).await?;
+        let (context, partition) = (self.context.clone(), self.partition.clone());
+        Ok(DistributedGraph { context, partition, parts, renumbering_time: start.elapsed() })
     }
 
     /// Uploads a graph that has the partition's new ids already, with its weights if there are any.

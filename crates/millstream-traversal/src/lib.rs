@@ -30,6 +30,7 @@ mod owners;
 mod pack_near_rows;
 mod path;
 mod relaxation;
+mod reversed_rows;
 mod run;
 mod shared_course;
 mod sort_rows;
@@ -74,8 +75,8 @@ pub mod internals {
     pub use crate::owned_values::OwnedValues;
     pub use crate::path::path_to;
     pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
+    pub use crate::reversed_rows::reversed_rows;
     pub use crate::run::{Outcome, run};
-    pub use crate::sort_rows::{RowOrder, sort_rows};
     pub use crate::survey::Survey;
     pub use crate::twin_lists::{TwinLists, claim};
     pub use crate::twin_meetings::{TwinMeetings, streams};

@@ -1,0 +1,226 @@
+//! Arcs the other way round: rows of the vertices that they lead to, made by the devices of rows of
+//! those that they leave: `reversed_rows.cuh`, and its twins.
+
+use std::any::TypeId;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use bytemuck::Pod;
+use millstream_device::{
+    CudaSource, DeviceBuffer, HostData, Kernel, KernelResult, Parameter, Read, Shared,
+    SharedBuffer, Stream, Trusted, Value, Write,
+};
+
+use crate::Result;
+use crate::checks::check_row;
+use crate::graph::{Part, PartWeights};
+use crate::sort_rows::{RowOrder, sort_rows};
+
+/// Rows of `vertices`, on a stream's device, of the arcs that lead to them, which are in rows of the vertices
+/// that they leave: of `parts`, each with its first vertex, one at least. Weights come along, if there are
+/// any. Rows are sorted by weight, then by the vertices that arcs leave, or by these first. Who owns which
+/// vertices is as the device has it already.
+///
+/// # Errors
+/// No memory; rows out of the device's reach; a failed stream; on GPUs a vertex that too many arcs lead to.
+pub fn reversed_rows(
+    stream: &Stream,
+    parts: &[(u32, &Part)],
+    vertices: Range<u32>,
+    by_weight: bool,
+    owners: &Arc<DeviceBuffer<u32>>,
+) -> Result<Part> {
+    let counts = stream.device().shared(vertices.len())?;
+    for (_, part) in parts {
+        let arguments = (&*part.targets, vertices.start, &counts);
+        COUNT.launch(stream, part.targets.len(), arguments)?;
+    }
+    let lengths = stream.download_shared(&counts, 0..vertices.len())?.wait()?;
+    let mut offsets = vec![0; vertices.len() + 1];
+    for ((row, vertex), length) in (0..).zip(vertices.clone()).zip(lengths) {
+        check_row(stream.device(), vertex, length.into())?;
+        offsets[row + 1] = offsets[row] + u64::from(length);
+    }
+    let (first_vertex, offsets) = (vertices.start, Arc::new(offsets));
+    let reversal = Reversal { parts, first_vertex, counts, offsets, by_weight };
+    reversal.rows(stream, owners)
+}
+
+/// What a device makes its rows of.
+struct Reversal<'a> {
+    parts: &'a [(u32, &'a Part)],
+    first_vertex: u32,
+    counts: SharedBuffer<u32>,
+    /// Of the rows to be made.
+    offsets: Arc<Vec<u64>>,
+    by_weight: bool,
+}
+
+impl Reversal<'_> {
+    fn rows(&self, stream: &Stream, owners: &Arc<DeviceBuffer<u32>>) -> Result<Part> {
+        let offsets = stream.lent(HostData::shared(Arc::clone(&self.offsets) as Arc<_>))?;
+        let are_real = self.parts.iter().any(|(_, part)| part.weights.reals().is_some());
+        let (targets, weights) = if are_real {
+            let (targets, weights) = self.arcs(stream, &offsets, PartWeights::reals, &REALS)?;
+            (targets, PartWeights::Real(weights))
+        } else {
+            let (targets, weights) =
+                self.arcs(stream, &offsets, PartWeights::integers, &INTEGERS)?;
+            let has_none = self.parts.iter().all(|(_, part)| part.weights.integers().is_none());
+            (targets, if has_none { PartWeights::None } else { PartWeights::Integer(weights) })
+        };
+        let (offsets, targets) = (Arc::new(offsets), Arc::new(targets));
+        Ok(Part { offsets, targets, weights, owners: Arc::clone(owners) })
+    }
+
+    fn arcs<W: Pod + Send + Sync>(
+        &self,
+        stream: &Stream,
+        offsets: &DeviceBuffer<u64>,
+        weights_of: impl Fn(&PartWeights) -> Option<&DeviceBuffer<W>>,
+        kernel: &Kernel<Signature<W>>,
+    ) -> Result<(DeviceBuffer<u32>, Arc<DeviceBuffer<W>>)> {
+        let (device, arcs) = (stream.device(), self.offsets[self.offsets.len() - 1] as usize);
+        let has_weights = self.parts.iter().any(|(_, part)| weights_of(&part.weights).is_some());
+        let mut targets = device.buffer_to_overwrite(arcs)?;
+        let mut weights = device.buffer_to_overwrite::<W>(if has_weights { arcs } else { 0 })?;
+        let none = device.buffer(0)?;
+        for &(its_first, part) in self.parts {
+            let their_weights = weights_of(&part.weights).unwrap_or(&none);
+            let from = (&*part.offsets, &*part.targets, their_weights, its_first);
+            let to = (&self.counts, offsets, &mut targets, &mut weights, self.first_vertex);
+            kernel.launch(stream, part.targets.len(), (from, to))?;
+        }
+        let order = RowOrder::new(self.by_weight, TypeId::of::<W>() == TypeId::of::<f32>());
+        let (new_ids, mut bits) = (device.buffer(0)?, weights.cast());
+        sort_rows(stream, (&self.offsets, offsets), &new_ids, (&mut targets, &mut bits), order)?;
+        Ok((targets, Arc::new(bits.cast())))
+    }
+}
+
+/// Targets, the first vertex that there is a count for, and counts.
+static COUNT: LazyLock<Kernel<(Read<u32>, Value<u32>, Shared<u32>)>> = LazyLock::new(|| {
+    let twin = Kernel::from_closure("count_reversed", |_, view: (&[u32], u32, &[AtomicU32])| {
+        let (targets, first, counts) = view;
+        for &target in targets {
+            if let Some(count) = counts.get(target.wrapping_sub(first) as usize) {
+                // The kernel's end publishes it.
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    });
+    twin.with_cuda(trusted("count_reversed"))
+});
+
+/// Offsets, targets and weights of rows, and their first vertex; how many arcs each of the vertices still gets
+/// that rows are made for, which ends as zeros, offsets of these, what they get, and the first.
+type Signature<W> = (
+    (Read<u64>, Read<u32>, Read<W>, Value<u32>),
+    (Shared<u32>, Read<u64>, Write<u32>, Write<W>, Value<u32>),
+);
+
+static INTEGERS: LazyLock<Kernel<Signature<u32>>> = LazyLock::new(kernel);
+static REALS: LazyLock<Kernel<Signature<f32>>> = LazyLock::new(kernel);
+
+fn kernel<W: Pod + Send + Sync>() -> Kernel<Signature<W>> {
+    let twin = Kernel::from_closure("reverse_rows", |_, view| reverse(view));
+    twin.with_cuda(trusted("reverse_rows"))
+}
+
+fn reverse<W: Pod + Send + Sync>(
+    (from, to): <Signature<W> as Parameter>::View<'_>,
+) -> KernelResult {
+    let (offsets, targets, weights, its_first) = from;
+    let (counts, their_offsets, their_targets, their_weights, first) = to;
+    for (row, ends) in offsets.windows(2).enumerate() {
+        for arc in ends[0] as usize..ends[1] as usize {
+            let reversed = targets[arc].wrapping_sub(first) as usize;
+            let Some(count) = counts.get(reversed) else { continue };
+            // Nobody else counts, and the kernel's end publishes it.
+            let last = count.fetch_sub(1, Ordering::Relaxed) - 1;
+            let place = their_offsets[reversed] as usize + last as usize;
+            their_targets[place] = its_first + row as u32;
+            if let Some(&weight) = weights.get(arc) {
+                their_weights[place] = weight;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn trusted(entry: &'static str) -> Trusted<CudaSource> {
+    // SAFETY: the kernels keep to their arguments as the signatures say, as their twins do.
+    unsafe { Trusted::new(cuda_source(entry)) }
+}
+
+/// One of both kernels.
+fn cuda_source(entry: &'static str) -> CudaSource {
+    CudaSource::new("reversed_rows.cuh", entry, include_str!("reversed_rows.cuh"))
+}
+
+pub(crate) fn cuda_sources() -> [CudaSource; 2] {
+    ["count_reversed", "reverse_rows"].map(cuda_source)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_flow::{Context, Devices};
+    use millstream_graph::generate::{self, GenerateOptions};
+    use millstream_graph::{CsrGraph, Weights, partition};
+
+    use crate::{Columns, DistributedGraph, PartWeights};
+
+    /// On emulated GPUs, too: `scripts/emulate.sh`.
+    #[test]
+    fn every_arc_is_in_the_row_of_its_target() {
+        let context = Context::builder().devices(Devices::All).build().unwrap();
+        let kron = generate::kron(10, 8, &GenerateOptions::default()).unwrap();
+        let arcs = (0..kron.vertices()).flat_map(|from| {
+            let row = kron.neighbors(from).iter();
+            row.filter(move |&&to| (from ^ to) % 3 != from % 3).map(move |&to| (from, to))
+        });
+        let directed = CsrGraph::from_edges(kron.vertices(), &arcs.collect::<Vec<_>>()).unwrap();
+        let integers: Vec<u32> = (0..directed.arcs() as u32).map(|arc| arc * 7919 % 50).collect();
+        let reals = integers.iter().map(|&weight| weight as f32 / 3.0).collect();
+        let weighted = |weights| directed.clone().with_weights(Some(weights)).unwrap();
+        let graphs = [
+            weighted(Weights::Integer(integers)),
+            weighted(Weights::Real(reals)),
+            directed.clone(),
+        ];
+        for graph in graphs {
+            let parts = partition::random(&graph, context.devices().len(), 1);
+            let expected = parts.renumber(&graph.transposed().unwrap());
+            let check = async {
+                let upload =
+                    DistributedGraph::new(&context, &graph, parts.clone(), Columns::Weighted);
+                let reversed = upload.await.unwrap().reversed().await.unwrap();
+                for (place, device) in context.devices().iter().enumerate() {
+                    let (stream, part) = (device.stream().unwrap(), &reversed.parts()[place]);
+                    let targets = stream.download(&*part.targets).unwrap().await.unwrap();
+                    let own = parts.range(place);
+                    let first = expected.offsets()[own.start as usize] as usize;
+                    assert!(targets == expected.targets()[first..first + targets.len()]);
+                    let last =
+                        stream.download(part.offsets.part(own.len()..own.len() + 1).unwrap());
+                    assert_eq!(last.unwrap().await.unwrap(), [targets.len() as u64]);
+                    match (&part.weights, expected.weights()) {
+                        (PartWeights::None, None) => {}
+                        (PartWeights::Integer(its), Some(Weights::Integer(all))) => {
+                            let its = stream.download(&**its).unwrap().await.unwrap();
+                            assert!(its == all[first..first + its.len()]);
+                        }
+                        (PartWeights::Real(its), Some(Weights::Real(all))) => {
+                            let its = stream.download(&**its).unwrap().await.unwrap();
+                            assert!(its == all[first..first + its.len()]);
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            };
+            context.block_on(check).unwrap();
+        }
+    }
+}
