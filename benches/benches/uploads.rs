@@ -1,5 +1,5 @@
-//! What uploads to GPUs do on the host: vertices in the order of their degrees, and rows under
-//! the new ids, in arcs a second.
+//! What uploads do on the host: vertices in the order of their degrees, for GPUs; and rows under the new
+//! ids, for host devices and GPUs beside them. In arcs a second.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -224,9 +224,9 @@ impl Sssp {
     /// As [`Sssp::new`], with options.
     ///
     /// A search in steps needs the arcs that enter a device's vertices, in rows of these, in ascending
-    /// order of weight, and also in rows of all vertices that they leave, if there are several GPUs. One GPU,
-    /// and host devices, need the arcs that leave their vertices in place of that, which a symmetric graph has
-    /// already. That is 8 bytes an arc each, and 8 a vertex. Searches on GPUs keep 16 bytes a vertex more
+    /// order of weight, and also in rows of all vertices that they leave, on GPUs, which make these of the
+    /// others. Host devices need the arcs that leave their vertices in place of that. One GPU and host devices
+    /// have them already if the graph is symmetric. That is 8 bytes an arc each, and 8 a vertex. Searches on GPUs keep 16 bytes a vertex more
     /// there, for the next one. A search by near and far piles needs packed rows, 32 bytes a vertex
     /// ([`Sssp::layouts`]), on several GPUs also of a halo around each part, of half as many
     /// vertices at most; of host devices the first one gets all.
