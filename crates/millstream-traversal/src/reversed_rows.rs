@@ -16,6 +16,7 @@ use crate::Result;
 use crate::checks::check_row;
 use crate::graph::{Part, PartWeights};
 use crate::sort_rows::{RowOrder, sort_rows};
+use crate::visit_rows::visit_rows;
 
 /// Rows of `vertices`, on a stream's device, of the arcs that lead to them, which are in rows of the vertices
 /// that they leave: of `parts`, each with its first vertex, one at least. Weights come along, if there are
@@ -134,8 +135,8 @@ fn reverse<W: Pod + Send + Sync>(
 ) -> KernelResult {
     let (offsets, targets, weights, its_first) = from;
     let (counts, their_offsets, their_targets, their_weights, first) = to;
-    for (row, ends) in offsets.windows(2).enumerate() {
-        for arc in ends[0] as usize..ends[1] as usize {
+    visit_rows(offsets, 0..targets.len(), |row, arcs| {
+        for arc in arcs {
             let reversed = targets[arc].wrapping_sub(first) as usize;
             let Some(count) = counts.get(reversed) else { continue };
             // Nobody else counts, and the kernel's end publishes it.
@@ -146,7 +147,7 @@ fn reverse<W: Pod + Send + Sync>(
                 their_weights[place] = weight;
             }
         }
-    }
+    });
     Ok(())
 }
 
