@@ -36,6 +36,7 @@ CASES=${CASES:-"
     gpus::twins::routes::items_that_go_everywhere
     gpus::levels::levels_of_awkward_graphs
     gpus::steps::steps_on_awkward_graphs
+    gpus::rows::some_rows_of_all_lengths_are_sorted
     gpus::algorithms::pagerank_by_pulling_as_asked
     gpus::algorithms::components_of_awkward_graphs
     gpus::transfers::every_way_by_size

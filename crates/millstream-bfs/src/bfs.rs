@@ -191,7 +191,7 @@ impl Bfs {
     /// As [`Bfs::new`], with options.
     ///
     /// Bottom-up levels need the arcs that enter vertices. Of a symmetric graph those
-    /// are there. Of a directed graph they are uploaded too, 4 bytes an arc and 8 a
+    /// are there. Of a directed graph GPUs make them, and host devices get them too, 4 bytes an arc and 8 a
     /// vertex more, unless it is [mesh-like](partition::is_mesh_like): its frontiers are
     /// never large enough, and its search only goes top-down.
     ///

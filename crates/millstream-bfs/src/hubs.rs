@@ -11,6 +11,7 @@ use bytemuck::{Pod, Zeroable};
 use futures_util::future::try_join_all;
 use millstream_device::{Device, DeviceBuffer, SharedBuffer};
 use millstream_graph::pieces::InPieces;
+use millstream_graph::sort::sort;
 use millstream_graph::{CsrGraph, Partition};
 use millstream_traversal::internals::find_hubs;
 use millstream_traversal::{DistributedGraph, Layout, LayoutKind, UNREACHED};
@@ -80,22 +81,24 @@ impl Hubs {
         let start = Instant::now();
         let partition = distributed.partition();
         let split = split_rows(graph, partition, connected);
-        let rows = sorted_rows(distributed, &split).await?;
         let mut hubs = Hubs { devices: Vec::new(), rows: BTreeMap::new(), time: Duration::ZERO };
         let mut completions = Vec::new();
         let devices = distributed.context().devices().iter();
         for (place, (device, of)) in devices.zip(find_hubs(graph, incoming).await?).enumerate() {
-            let (stream, own) = (device.stream()?, partition.range(place));
-            let mut targets = Vec::new();
+            let stream = device.stream()?;
+            let rows = split.par_iter().map(|&vertex| own_part(graph, partition, vertex, place));
+            let rows: Vec<Vec<u32>> = rows.collect();
+            let mut begins = vec![0];
             for (&vertex, row) in split.iter().zip(&rows) {
-                let part = [own.start, own.end].map(|end| row.partition_point(|&it| it < end));
-                let begin = targets.len() as u64;
-                targets.extend_from_slice(&row[part[0]..part[1]]);
-                hubs.rows.entry(vertex).or_default().push(begin..targets.len() as u64);
+                let begin = begins[begins.len() - 1];
+                begins.push(begin + row.len());
+                let part = begin as u64..(begin + row.len()) as u64;
+                hubs.rows.entry(vertex).or_default().push(part);
             }
-            let targets = Arc::new(stream.lent(targets)?);
+            let mut targets = device.buffer_to_overwrite(begins[rows.len()])?;
+            stream.upload_made(&mut targets, |first, to| copy_rows(&rows, &begins, first, to))?;
             completions.push(stream.completed()?);
-            hubs.devices.push(DeviceHubs { of, targets });
+            hubs.devices.push(DeviceHubs { of, targets: Arc::new(targets) });
         }
         try_join_all(completions).await?;
         hubs.time = start.elapsed();
@@ -137,10 +140,10 @@ impl Hubs {
 /// Which rows each device has its part of, by their new ids, the longest first.
 fn split_rows(graph: &CsrGraph, partition: &Partition, connected: u32) -> Vec<u32> {
     let degree = |new| graph.degree(partition.to_original(new));
-    let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
-    let mut split: Vec<u32> =
-        vertices.filter(|&new| is_rich(degree(new), USUAL_ALPHA, connected)).collect();
-    split.sort_unstable_by_key(|&new| Reverse(degree(new)));
+    let originals = (0..graph.vertices()).into_par_iter().in_pieces();
+    let rich = originals.filter(|&it| is_rich(graph.degree(it), USUAL_ALPHA, connected));
+    let mut split: Vec<u32> = rich.map(|original| partition.to_new(original)).collect();
+    split.sort_unstable_by_key(|&new| (Reverse(degree(new)), new));
     let mut left = graph.arcs() / ARCS_FOR_SPLIT;
     split.retain(|&new| {
         let rest = left.checked_sub(degree(new));
@@ -150,27 +153,24 @@ fn split_rows(graph: &CsrGraph, partition: &Partition, connected: u32) -> Vec<u3
     split
 }
 
-/// The rows of some vertices, from their owners, in ascending order of new ids.
-async fn sorted_rows(graph: &DistributedGraph, vertices: &[u32]) -> Result<Vec<Vec<u32>>> {
-    let partition = graph.partition();
-    let owner = |vertex: u32| {
-        let place = partition.owner(vertex);
-        let device = &graph.context().devices()[place];
-        (device, &graph.parts()[place], (vertex - partition.range(place).start) as usize)
-    };
-    let ends = vertices.iter().map(|&vertex| {
-        let (device, part, row) = owner(vertex);
-        device.stream()?.download(part.offsets.part(row..row + 2)?)
-    });
-    let ends = try_join_all(ends.collect::<Result<Vec<_>, _>>()?).await?;
-    let rows = vertices.iter().zip(ends).map(|(&vertex, ends)| {
-        let (device, part, _) = owner(vertex);
-        device.stream()?.download(part.targets.part(ends[0] as usize..ends[1] as usize)?)
-    });
-    let mut rows = try_join_all(rows.collect::<Result<Vec<_>, _>>()?).await?;
-    // As a rule they are: where vertices have new ids.
-    rows.par_iter_mut().filter(|row| !row.is_sorted()).for_each(|row| row.sort_unstable());
-    Ok(rows)
+/// The targets in a vertex's row that a device owns, in ascending order of their new ids.
+fn own_part(graph: &CsrGraph, partition: &Partition, vertex: u32, place: usize) -> Vec<u32> {
+    let (row, own) = (graph.neighbors(partition.to_original(vertex)), partition.range(place));
+    let targets = row.iter().map(|&target| partition.to_new(target));
+    let mut targets: Vec<u32> = targets.filter(|target| own.contains(target)).collect();
+    sort(&mut targets);
+    targets
+}
+
+/// Copies what rows, which begin there when they follow each other, have from `first` on.
+fn copy_rows(rows: &[Vec<u32>], begins: &[usize], mut first: usize, mut to: &mut [u32]) {
+    let mut row = begins.partition_point(|&begin| begin <= first) - 1;
+    while !to.is_empty() {
+        let its = &rows[row][first - begins[row]..];
+        let (now, later) = to.split_at_mut(its.len().min(to.len()));
+        now.copy_from_slice(&its[..now.len()]);
+        (first, to, row) = (first + now.len(), later, row + 1);
+    }
 }
 
 fn is_rich(arcs: u64, alpha: u64, connected: u32) -> bool {

@@ -29,9 +29,10 @@ const PACKETS: usize = 4;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Stream {
-    /// Copies items into a buffer that `make` writes: given the place of the first of some, and memory for
-    /// these, by many threads at once, and the same ones whenever it is asked. Large uploads to a GPU go in
-    /// packets, as those of [`Stream::upload`] do, so that few of the items are in the host's memory at once.
+    /// Copies items from the host into a buffer, made a part at a time: `make` is given the place of the first
+    /// of some and memory for these, and writes all of them. Many threads call it at once, in any order. Large
+    /// uploads to a GPU go in packets, as those of [`Stream::upload`] do, so that few of the items are in the
+    /// host's memory at once.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};

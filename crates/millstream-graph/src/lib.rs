@@ -42,4 +42,6 @@ pub mod write;
 pub use csr::{CsrGraph, GraphError};
 pub use format::Format;
 pub use partition::Partition;
+pub use rows::offsets as row_index;
+pub use symmetric::imbalance;
 pub use weights::{BadWeight, Weights};

@@ -162,7 +162,15 @@ fn same_row(one: &CsrGraph, other: &CsrGraph, vertex: u32) -> bool {
 
 /// A fingerprint of the two ends of an arc, and of its weight, to be added for one direction and
 /// subtracted for the other: over arcs that come with their reverses, as often, these sum up to 0.
-pub(crate) fn imbalance(from: u32, to: u32, weight: Option<u32>) -> u64 {
+///
+/// ```
+/// use millstream_graph::imbalance;
+///
+/// assert_eq!(imbalance(3, 5, Some(7)).wrapping_add(imbalance(5, 3, Some(7))), 0);
+/// assert_ne!(imbalance(3, 5, Some(7)).wrapping_add(imbalance(5, 3, None)), 0);
+/// assert_eq!(imbalance(3, 3, None), 0);
+/// ```
+pub fn imbalance(from: u32, to: u32, weight: Option<u32>) -> u64 {
     let ends = hash(u64::from(from.min(to)) << 32 | u64::from(from.max(to)));
     let print = weight.map_or(ends, |weight| hash(ends ^ u64::from(weight)));
     // 0 if it is its own reverse. By a product, since a branch would be guessed.

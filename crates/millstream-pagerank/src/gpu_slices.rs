@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, DeviceBuffer, Kernel, Read, Shared, Stream, Trusted, Value, Write,
+    CudaSource, DeviceBuffer, Download, Kernel, Read, Shared, Stream, Trusted, Value, Write,
 };
-use millstream_graph::CsrGraph;
+use millstream_graph::{CsrGraph, Partition};
 use millstream_traversal::internals::{gang_kernel, upload_to_all};
 use millstream_traversal::{DistributedGraph, Part, PartWeights};
 
@@ -17,6 +17,7 @@ use crate::slices::{Slices, originals};
 /// The rows of one GPU.
 pub(crate) struct GpuSlices<R: Real> {
     pub(crate) slices: Slices,
+    pub(crate) offsets: Arc<DeviceBuffer<u64>>,
     /// By their new ids.
     pub(crate) sources: Arc<DeviceBuffer<u32>>,
     pub(crate) weights: Arc<DeviceBuffer<R>>,
@@ -30,21 +31,37 @@ pub(crate) async fn on_gpus<R: Real>(
     rows: &DistributedGraph,
     entering: &CsrGraph,
 ) -> Result<Vec<GpuSlices<R>>> {
-    let make = |place: usize, stream: &Stream, part: &Part| {
-        let partition = rows.partition();
-        let slices = Slices::new(entering, &originals(partition, place));
-        let (sources, weights) = sliced(stream, part, &slices)?;
-        let words = if partition.parts() > 1 { partition.vertices().div_ceil(32) } else { 0 };
-        let asked = stream.device().shared(words as usize)?;
-        if words > 0 {
-            let own = partition.range(place);
-            let arguments = (&*part.targets, own.start, own.end, &asked);
-            mark_kernel().launch(stream, part.targets.len(), arguments)?;
-        }
-        let asked = stream.download_shared(&asked, 0..words as usize)?.wait()?;
-        Ok(GpuSlices { slices, sources: Arc::new(sources), weights: Arc::new(weights), asked })
+    let make = |place: usize, stream: &Stream, part: &Part| -> Result<_> {
+        let slices = Slices::new(entering, &originals(rows.partition(), place));
+        let offsets = stream.lent(slices.offsets.clone())?;
+        let (sources, weights) = sliced(stream, part, &slices, &offsets)?;
+        let (sources, weights) = (Arc::new(sources), Arc::new(weights));
+        let (offsets, asked) = (Arc::new(offsets), Vec::new());
+        let slices = GpuSlices { slices, offsets, sources, weights, asked };
+        Ok((slices, asked_bits(stream, part, rows.partition(), place)?))
     };
-    upload_to_all(rows.context(), rows.parts(), make).await
+    let mut all = Vec::new();
+    for (mut slices, asked) in upload_to_all(rows.context(), rows.parts(), make).await? {
+        slices.asked = asked.await?;
+        all.push(slices);
+    }
+    Ok(all)
+}
+
+/// The bits of the vertices of others that a part's rows name.
+fn asked_bits(
+    stream: &Stream,
+    part: &Part,
+    partition: &Partition,
+    place: usize,
+) -> Result<Download<u32>> {
+    let words = if partition.parts() > 1 { partition.vertices().div_ceil(32) } else { 0 };
+    let (own, asked) = (partition.range(place), stream.device().shared(words as usize)?);
+    if words > 0 {
+        let arguments = (&*part.targets, own.start, own.end, &asked);
+        mark_kernel().launch(stream, part.targets.len(), arguments)?;
+    }
+    Ok(stream.download_shared(&asked, 0..words as usize)?)
 }
 
 /// Sources and weights of a part's arcs in their places.
@@ -52,12 +69,13 @@ fn sliced<R: Real>(
     stream: &Stream,
     part: &Part,
     slices: &Slices,
+    offsets: &DeviceBuffer<u64>,
 ) -> Result<(DeviceBuffer<u32>, DeviceBuffer<R>)> {
-    let (device, offsets) = (stream.device(), stream.lent(slices.offsets.clone())?);
+    let device = stream.device();
     let mut sources = device.buffer_to_overwrite(slices.places())?;
     let weighted = if matches!(part.weights, PartWeights::None) { 0 } else { slices.places() };
     let mut weights = device.buffer_to_overwrite(weighted)?;
-    let to = (&offsets, &mut sources, &mut weights);
+    let to = (offsets, &mut sources, &mut weights);
     let settings = |is_real| SliceSettings { long_rows: slices.long_rows, is_real };
     // A warp a slice, and some for long rows.
     let size = part.targets.len().max(slices.offsets.len());

@@ -11,7 +11,7 @@ use millstream_flow::{Context, LinkStatistics};
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::internals::{can_meet, upload_entering, upload_to_all};
-use millstream_traversal::{Columns, Layout, LayoutKind};
+use millstream_traversal::{Columns, Error as TraversalError, Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
 
@@ -104,7 +104,13 @@ impl<R: Real> PullGraph<R> {
             sorted(&partition.cloned().unwrap_or_else(balanced), entering)
         };
         let (partition, rows) = match exchange {
-            Exchange::Gang => of_gpus(context, graph, parts_of, is_weighted).await?,
+            Exchange::Gang => match of_gpus(context, graph, &parts_of, is_weighted).await {
+                // Slices alone need less memory, and may have rows of any length.
+                Err(error) if is_too_much(&error) => {
+                    of_host(context, graph, parts_of, is_weighted)?
+                }
+                made => made?,
+            },
             Exchange::Common | Exchange::Links => of_host(context, graph, parts_of, is_weighted)?,
         };
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
@@ -257,6 +263,20 @@ async fn of_gpus<R: Real>(
     Ok((rows.partition().clone(), slices.into_iter().map(Rows::Gpu).collect()))
 }
 
+/// Whether GPUs cannot make slices of a graph that they might sweep.
+fn is_too_much(error: &Error) -> bool {
+    match error {
+        Error::Traversal(error) => {
+            let is_too_large = matches!(
+                error,
+                TraversalError::TooManyArcs { .. } | TraversalError::TooManyVertices { .. }
+            );
+            is_too_large || error.is_out_of_memory()
+        }
+        _ => false,
+    }
+}
+
 /// Rows that the host makes.
 fn of_host<R: Real>(
     context: &Context,
@@ -336,7 +356,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
         let (offsets, sources, weights, places) = match rows {
             Rows::Gpu(rows) => {
                 let places = Places::of_all(partition);
-                (rows.slices.offsets, rows.sources, rows.weights, places)
+                (rows.offsets, rows.sources, rows.weights, places)
             }
             Rows::Host(rows) => {
                 let places = match self.exchange {
@@ -345,11 +365,11 @@ impl<'a, R: Real> HostGraph<'a, R> {
                 };
                 let sources = places.of_sources(rows.sources, partition.vertices());
                 let (sources, weights) = (lent(stream, sources)?, lent(stream, rows.weights)?);
-                (rows.slices.offsets, sources, weights, places)
+                (lent(stream, rows.slices.offsets)?, sources, weights, places)
             }
         };
         Ok(PullPart {
-            offsets: lent(stream, offsets)?,
+            offsets,
             sources,
             weights,
             row_weights: lent(stream, row_weights)?,

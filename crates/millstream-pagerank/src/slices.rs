@@ -3,10 +3,10 @@
 //! The rows of a part are numbered by length, the longest first. That also brings the
 //! vertices together that most arcs lead to, if arcs have both directions: they stay in
 //! the caches. If no row is long, neighbours stay near each other instead: rows are
-//! sorted inside windows of consecutive vertices. 32 short rows that follow each other are a *slice*: the first arc of each, then the
-//! second of each, and so on, short ones padded with [`NO_SOURCE`]. So 32 threads with
-//! a row each read what lies side by side, and no row index is needed but where each
-//! slice begins.
+//! sorted inside windows of consecutive vertices. 32 short rows that follow each other
+//! are a *slice*: the first arc of each, then the second of each, and so on, short ones
+//! padded with [`NO_SOURCE`]. So 32 threads with a row each read what lies side by side,
+//! and no row index is needed but where each slice begins.
 
 use std::ops::Range;
 

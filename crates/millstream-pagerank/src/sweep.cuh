@@ -1,5 +1,5 @@
 // One sweep of PageRank by pulling: every vertex adds up what its predecessors give;
-// the twin of `sweep.rs`. Rows of the transposed graph lie as `sliced_rows.rs` says.
+// the twin of `sweep.rs`. Rows of the transposed graph lie as `slices.rs` says.
 #pragma once
 
 #include "span.cuh"

@@ -1,8 +1,7 @@
 //! Rows divided among devices by who owns the arcs' targets: each device makes them of the arcs that
 //! enter its vertices.
 
-use millstream_device::Stream;
-use millstream_traversal::internals::{reversed_rows, upload_to_all};
+use millstream_traversal::internals::{ToReverse, reversed_rows};
 use millstream_traversal::{DistributedGraph, Part};
 
 use crate::Result;
@@ -10,16 +9,17 @@ use crate::Result;
 /// Of each device the arcs that enter its vertices, which `incoming` has in rows of these, in rows of all
 /// the vertices that they leave, in ascending order of weight, then of target.
 pub(crate) async fn divided(incoming: &DistributedGraph) -> Result<Vec<Part>> {
-    let divide = |place, stream: &Stream, part: &Part| -> Result<Part> {
-        let first_vertex = incoming.partition().range(place).start;
-        let (all, owners) = (0..incoming.vertices(), &part.owners);
-        Ok(reversed_rows(stream, &[(first_vertex, part)], all, true, owners)?)
-    };
-    upload_to_all(incoming.context(), incoming.parts(), divide).await
+    let firsts = incoming.partition().boundaries().iter().copied();
+    let parts: Vec<(u32, &Part)> = firsts.zip(incoming.parts()).collect();
+    // A vertex has at most as many arcs here as in the graph.
+    let of_all = |part| ToReverse { parts: part, vertices: 0..incoming.vertices() };
+    let all: Vec<_> = parts.chunks(1).map(of_all).collect();
+    Ok(reversed_rows(incoming.context(), incoming.parts(), &all, true).await?)
 }
 
 #[cfg(test)]
 mod tests {
+    use millstream_device::Stream;
     use millstream_flow::{Context, Devices};
     use millstream_graph::generate::{self, GenerateOptions};
     use millstream_graph::{CsrGraph, Partition, Weights, partition};

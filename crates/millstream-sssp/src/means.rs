@@ -101,6 +101,7 @@ mod tests {
         let means = Means { weight: 10.0, degree: 4.0, lightest: 0 };
         assert_eq!(means.step(), Some(5.0 * STEP_FACTOR));
     }
+
     #[test]
     fn the_smallest_weight_is_found_with_the_mean() {
         let edges: Vec<_> =

@@ -39,8 +39,7 @@ pub enum Error {
         "vertex {row} has {arcs} arcs, and GPUs take {most} of one at most; take out duplicates, or use host devices"
     )]
     TooManyArcs {
-        /// The vertex, by the id that it has in what is uploaded: a new one where the partition gives new
-        /// ones.
+        /// The vertex, by the id that it has in the graph that was given.
         row: u32,
         /// Its arcs.
         arcs: u64,
@@ -80,7 +79,7 @@ pub enum Error {
 
 impl Error {
     /// Whether a device has no room for what was to be there.
-    pub(crate) fn is_out_of_memory(&self) -> bool {
+    pub fn is_out_of_memory(&self) -> bool {
         use millstream_device::Error::OutOfMemory;
         use millstream_flow::Error::Device;
         use millstream_worklist::Error::Flow;

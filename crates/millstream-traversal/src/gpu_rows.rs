@@ -9,7 +9,7 @@ use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights};
 
 use crate::Result;
-use crate::graph::{Part, PartWeights};
+use crate::part::{Part, PartWeights};
 use crate::sort_rows::{RowOrder, sort_rows};
 use crate::upload_to_all::upload_to_all;
 
@@ -52,19 +52,14 @@ impl UnsortedRows {
         let (device, rows) = (stream.device(), partition.rows(graph, place));
         let mut targets = device.buffer_to_overwrite(rows.arcs())?;
         stream.upload_made(&mut targets, |first, to| rows.copy(graph.targets(), first, to))?;
-        let (weights, are_real) = match weights {
-            None => (device.buffer(0)?, None),
-            Some(Weights::Integer(all)) => {
-                let mut weights = device.buffer_to_overwrite(rows.arcs())?;
-                stream.upload_made(&mut weights, |first, to| rows.copy(all, first, to))?;
-                (weights, Some(false))
-            }
-            Some(Weights::Real(all)) => {
-                let mut weights = device.buffer_to_overwrite(rows.arcs())?;
-                stream.upload_made(&mut weights, |first, to| rows.copy(all, first, to))?;
-                (weights.cast(), Some(true))
-            }
+        let (bits, are_real): (&[u32], _) = match weights {
+            None => (&[], None),
+            Some(Weights::Integer(all)) => (all, Some(false)),
+            Some(Weights::Real(all)) => (bytemuck::cast_slice(all), Some(true)),
         };
+        let weighted = if are_real.is_some() { rows.arcs() } else { 0 };
+        let mut weights = device.buffer_to_overwrite(weighted)?;
+        stream.upload_made(&mut weights, |first, to| rows.copy(bits, first, to))?;
         Ok(UnsortedRows { offsets: rows.into_offsets(), targets, weights, are_real })
     }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use millstream_device::{
-    AtomicPod, Device, DeviceBuffer, Download, HostData, SharedBuffer, Stream,
-};
+use millstream_device::{AtomicPod, Device, Download, HostData, SharedBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights};
@@ -16,7 +14,8 @@ use rayon::prelude::*;
 use crate::checks::{check_partition, check_rows};
 use crate::gpu_rows::on_gpus;
 use crate::owners::Owners;
-use crate::reversed_rows::reversed_rows;
+use crate::part::{Part, PartWeights};
+use crate::reversed_rows::{ToReverse, reversed_rows};
 use crate::upload_to_all::upload_to_all;
 use crate::{Error, Result};
 
@@ -33,61 +32,6 @@ pub enum Columns {
     Weighted,
     /// The same, each row in ascending order of weight, then of target.
     ByWeight,
-}
-
-/// The rows of one device.
-#[derive(Debug)]
-pub struct Part {
-    /// Row index of the owned vertices, from 0.
-    pub offsets: Arc<DeviceBuffer<u64>>,
-    /// New ids of the targets of their arcs.
-    pub targets: Arc<DeviceBuffer<u32>>,
-    /// Weights of their arcs.
-    pub weights: PartWeights,
-    /// Who owns which vertices, as `owners.cuh` takes it.
-    pub owners: Arc<DeviceBuffer<u32>>,
-}
-
-impl Part {
-    /// What the rows take of the device's memory.
-    pub fn bytes(&self) -> u64 {
-        let weights = match &self.weights {
-            PartWeights::None => 0,
-            PartWeights::Integer(weights) => weights.len(),
-            PartWeights::Real(weights) => weights.len(),
-        };
-        let words = self.targets.len() + weights;
-        (self.offsets.len() * size_of::<u64>() + words * size_of::<u32>()) as u64
-    }
-}
-
-/// The weights of one device's arcs.
-#[derive(Debug)]
-pub enum PartWeights {
-    /// None are there.
-    None,
-    /// Unsigned integers.
-    Integer(Arc<DeviceBuffer<u32>>),
-    /// Reals.
-    Real(Arc<DeviceBuffer<f32>>),
-}
-
-impl PartWeights {
-    /// If they are integers.
-    pub(crate) fn integers(&self) -> Option<&DeviceBuffer<u32>> {
-        match self {
-            PartWeights::Integer(weights) => Some(weights),
-            PartWeights::None | PartWeights::Real(_) => None,
-        }
-    }
-
-    /// If they are reals.
-    pub(crate) fn reals(&self) -> Option<&DeviceBuffer<f32>> {
-        match self {
-            PartWeights::Real(weights) => Some(weights),
-            PartWeights::None | PartWeights::Integer(_) => None,
-        }
-    }
 }
 
 /// A graph spread over the devices of a context: each owns a contiguous range of
@@ -136,6 +80,7 @@ impl DistributedGraph {
         columns: Columns,
     ) -> Result<DistributedGraph> {
         check_partition(context, graph, &partition)?;
+        check_rows(context, graph)?;
         let weights = graph.weights().filter(|_| columns != Columns::Structure);
         let by_weight = columns == Columns::ByWeight && weights.is_some();
         if !partition.is_renumbered() && !by_weight {
@@ -147,7 +92,6 @@ impl DistributedGraph {
             return DistributedGraph::upload(context, graph, weights, partition).await;
         }
         if context.all_gpus() {
-            check_rows(context, graph)?;
             let rows = on_gpus(context, graph, weights, &partition, by_weight);
             let (parts, renumbering_time) = rows.await?;
             let context = context.clone();
@@ -197,10 +141,16 @@ impl DistributedGraph {
         let start = Instant::now();
         let firsts = self.partition.boundaries().iter().copied();
         let parts: Vec<(u32, &Part)> = firsts.zip(&self.parts).collect();
-        let reverse = |place, stream: &Stream, part: &Part| {
-            reversed_rows(stream, &parts, self.partition.range(place), false, &part.owners)
-        };
-        let parts = upload_to_all(&self.context, &self.parts, reverse).await?;
+        let range = |place| self.partition.range(place);
+        let all = (0..parts.len()).map(|place| ToReverse { parts: &parts, vertices: range(place) });
+        let all: Vec<_> = all.collect();
+        let reversed = reversed_rows(&self.context, &self.parts, &all, false).await;
+        let parts = reversed.map_err(|error| match error {
+            Error::TooManyArcs { row, arcs, most } => {
+                Error::TooManyArcs { row: self.partition.to_original(row), arcs, most }
+            }
+            error => error,
+        })?;
         let (context, partition) = (self.context.clone(), self.partition.clone());
         Ok(DistributedGraph { context, partition, parts, renumbering_time: start.elapsed() })
     }
@@ -222,6 +172,7 @@ impl DistributedGraph {
         partition: Partition,
     ) -> Result<DistributedGraph> {
         check_partition(context, &rows, &partition)?;
+        check_rows(context, &rows)?;
         let weights = match rows.take_weights() {
             None => HostWeights::None,
             Some(Weights::Integer(all)) => HostWeights::Integer(HostColumn::Given(all.into())),
@@ -236,7 +187,6 @@ impl DistributedGraph {
         weights: HostWeights<'_>,
         partition: Partition,
     ) -> Result<DistributedGraph> {
-        check_rows(context, rows_of)?;
         let targets = HostData::shared(rows_of.shared_targets());
         let upload = |_, stream: &Stream, range: &[u32]| -> Result<Part> {
             let rows = &rows_of.offsets()[range[0] as usize..=range[1] as usize];

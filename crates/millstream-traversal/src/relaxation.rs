@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millstream_device::{Device, DeviceBuffer, Pod, Read, Shared, Trusted, Zeroable};
 use millstream_worklist::{CudaProgram, problem};
 
-use crate::graph::Part;
+use crate::part::Part;
 use crate::value::Value;
 use crate::vertex_program::{Place, VertexProgram, VertexView};
 

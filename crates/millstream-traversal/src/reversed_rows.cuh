@@ -15,7 +15,7 @@ struct RowsToReverse {
 
 // Rows of the vertices from some on, and how many arcs each of these has that are not in their place.
 struct ReversedRows {
-    Span<u32> counts;
+    Span<u64> counts;
     Span<const u64> offsets;
     Span<u32> targets;
     Span<u32> weights;
@@ -30,11 +30,11 @@ using namespace millstream;
 // Adds how many arcs lead to each of the vertices from some on that there are counts for.
 extern "C" __global__ void count_reversed(const __grid_constant__ Span<const u32> targets,
                                           const __grid_constant__ u32 first_vertex,
-                                          const __grid_constant__ Span<u32> counts) {
+                                          const __grid_constant__ Span<u64> counts) {
     for (u64 arc = thread_in_grid(); arc < targets.len; arc += threads_in_grid()) {
         const u64 row = u64(targets[arc]) - first_vertex;
         // Vertices before the first wrap around.
-        if (row < counts.len) fetch_add_relaxed_gpu(&counts[row], 1u);
+        if (row < counts.len) fetch_add_relaxed_gpu(&counts[row], u64(1));
     }
 }
 
@@ -44,7 +44,7 @@ extern "C" __global__ void reverse_rows(const __grid_constant__ RowsToReverse fr
     for_each_arc(from.offsets, from.targets.len, [&](u64 arc, u64 its_row) {
         const u64 row = u64(from.targets[arc]) - to.first_vertex;
         if (row >= to.counts.len) return;
-        const u64 place = to.offsets[row] + (fetch_add_relaxed_gpu(&to.counts[row], ~0u) - 1);
+        const u64 place = to.offsets[row] + (fetch_add_relaxed_gpu(&to.counts[row], ~u64(0)) - 1);
         to.targets[place] = from.first_vertex + u32(its_row);
         if (from.weights.len > 0) to.weights[place] = from.weights[arc];
     });

@@ -1,9 +1,8 @@
 //! Arcs the other way round: rows of the vertices that they lead to, made by the devices of rows of
 //! those that they leave: `reversed_rows.cuh`, and its twins.
 
-use std::any::TypeId;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bytemuck::Pod;
@@ -11,48 +10,77 @@ use millstream_device::{
     CudaSource, DeviceBuffer, HostData, Kernel, KernelResult, Parameter, Read, Shared,
     SharedBuffer, Stream, Trusted, Value, Write,
 };
+use millstream_flow::Context;
+use millstream_graph::pieces::InPieces;
+use millstream_graph::row_index;
+use rayon::prelude::*;
 
 use crate::Result;
 use crate::checks::check_row;
-use crate::graph::{Part, PartWeights};
+use crate::part::{Part, PartWeights};
 use crate::sort_rows::{RowOrder, sort_rows};
+use crate::upload_to_all::upload_to_all;
 use crate::visit_rows::visit_rows;
 
-/// Rows of `vertices`, on a stream's device, of the arcs that lead to them, which are in rows of the vertices
-/// that they leave: of `parts`, each with its first vertex, one at least. Weights come along, if there are
-/// any. Rows are sorted by weight, then by the vertices that arcs leave, or by these first. Who owns which
-/// vertices is as the device has it already.
+/// What one device turns round: all arcs of `parts`, each with its first vertex, that lead to `vertices`.
+#[derive(Debug)]
+pub struct ToReverse<'a> {
+    /// One at least; all have weights, of one type, or none.
+    pub parts: &'a [(u32, &'a Part)],
+    /// Those that get rows.
+    pub vertices: Range<u32>,
+}
+
+/// Rows of the vertices that arcs lead to, made by each device of rows of the vertices that they leave, for each
+/// item of `all`. Rows are sorted by weight, then by the vertices that arcs leave, or by these first. Who owns
+/// which vertices is as each device has it already, beside its rows in `own`.
 ///
 /// # Errors
-/// No memory; rows out of the device's reach; a failed stream; on GPUs a vertex that too many arcs lead to.
-pub fn reversed_rows(
-    stream: &Stream,
-    parts: &[(u32, &Part)],
-    vertices: Range<u32>,
+/// No memory; rows out of a device's reach; a failed device; on GPUs a vertex that too many arcs lead to,
+/// which is named by its new id.
+///
+/// # Cancel safety
+/// Cancel safe: what was made is dropped.
+///
+/// # Device ordering
+/// When it resolves, the rows are there for every stream of their device.
+pub async fn reversed_rows(
+    context: &Context,
+    own: &[Part],
+    all: &[ToReverse<'_>],
     by_weight: bool,
-    owners: &Arc<DeviceBuffer<u32>>,
-) -> Result<Part> {
-    let counts = stream.device().shared(vertices.len())?;
-    for (_, part) in parts {
-        let arguments = (&*part.targets, vertices.start, &counts);
-        COUNT.launch(stream, part.targets.len(), arguments)?;
+) -> Result<Vec<Part>> {
+    let count = |_, stream: &Stream, its: &ToReverse<'_>| -> Result<_> {
+        let counts = stream.device().shared(its.vertices.len())?;
+        for (_, part) in its.parts {
+            let arguments = (&*part.targets, its.vertices.start, &counts);
+            COUNT.launch(stream, part.targets.len(), arguments)?;
+        }
+        let download = stream.download_shared(&counts, 0..counts.len())?;
+        Ok((counts, download))
+    };
+    let mut reversals = Vec::new();
+    let counted = upload_to_all(context, all, count).await?;
+    for ((device, its), (counts, download)) in context.devices().iter().zip(all).zip(counted) {
+        let lengths = download.await?;
+        for (vertex, &length) in its.vertices.clone().zip(&lengths) {
+            check_row(device, vertex, length)?;
+        }
+        let (parts, first_vertex) = (its.parts, its.vertices.start);
+        let offsets = Arc::new(row_index(lengths.into_par_iter().in_pieces()));
+        reversals.push(Reversal { parts, first_vertex, counts, offsets, by_weight });
     }
-    let lengths = stream.download_shared(&counts, 0..vertices.len())?.wait()?;
-    let mut offsets = vec![0; vertices.len() + 1];
-    for ((row, vertex), length) in (0..).zip(vertices.clone()).zip(lengths) {
-        check_row(stream.device(), vertex, length.into())?;
-        offsets[row + 1] = offsets[row] + u64::from(length);
-    }
-    let (first_vertex, offsets) = (vertices.start, Arc::new(offsets));
-    let reversal = Reversal { parts, first_vertex, counts, offsets, by_weight };
-    reversal.rows(stream, owners)
+    let reverse = |place: usize, stream: &Stream, reversal: Reversal<'_>| {
+        reversal.rows(stream, &own[place].owners)
+    };
+    upload_to_all(context, reversals, reverse).await
 }
 
 /// What a device makes its rows of.
 struct Reversal<'a> {
     parts: &'a [(u32, &'a Part)],
     first_vertex: u32,
-    counts: SharedBuffer<u32>,
+    counts: SharedBuffer<u64>,
     /// Of the rows to be made.
     offsets: Arc<Vec<u64>>,
     by_weight: bool,
@@ -63,11 +91,14 @@ impl Reversal<'_> {
         let offsets = stream.lent(HostData::shared(Arc::clone(&self.offsets) as Arc<_>))?;
         let are_real = self.parts.iter().any(|(_, part)| part.weights.reals().is_some());
         let (targets, weights) = if are_real {
-            let (targets, weights) = self.arcs(stream, &offsets, PartWeights::reals, &REALS)?;
+            let order = RowOrder::new(self.by_weight, true);
+            let (targets, weights) =
+                self.arcs(stream, &offsets, PartWeights::reals, (&REALS, order))?;
             (targets, PartWeights::Real(weights))
         } else {
+            let order = RowOrder::new(self.by_weight, false);
             let (targets, weights) =
-                self.arcs(stream, &offsets, PartWeights::integers, &INTEGERS)?;
+                self.arcs(stream, &offsets, PartWeights::integers, (&INTEGERS, order))?;
             let has_none = self.parts.iter().all(|(_, part)| part.weights.integers().is_none());
             (targets, if has_none { PartWeights::None } else { PartWeights::Integer(weights) })
         };
@@ -80,7 +111,7 @@ impl Reversal<'_> {
         stream: &Stream,
         offsets: &DeviceBuffer<u64>,
         weights_of: impl Fn(&PartWeights) -> Option<&DeviceBuffer<W>>,
-        kernel: &Kernel<Signature<W>>,
+        (kernel, order): (&Kernel<Signature<W>>, RowOrder),
     ) -> Result<(DeviceBuffer<u32>, Arc<DeviceBuffer<W>>)> {
         let (device, arcs) = (stream.device(), self.offsets[self.offsets.len() - 1] as usize);
         let has_weights = self.parts.iter().any(|(_, part)| weights_of(&part.weights).is_some());
@@ -93,7 +124,6 @@ impl Reversal<'_> {
             let to = (&self.counts, offsets, &mut targets, &mut weights, self.first_vertex);
             kernel.launch(stream, part.targets.len(), (from, to))?;
         }
-        let order = RowOrder::new(self.by_weight, TypeId::of::<W>() == TypeId::of::<f32>());
         let (new_ids, mut bits) = (device.buffer(0)?, weights.cast());
         sort_rows(stream, (&self.offsets, offsets), &new_ids, (&mut targets, &mut bits), order)?;
         Ok((targets, Arc::new(bits.cast())))
@@ -101,8 +131,8 @@ impl Reversal<'_> {
 }
 
 /// Targets, the first vertex that there is a count for, and counts.
-static COUNT: LazyLock<Kernel<(Read<u32>, Value<u32>, Shared<u32>)>> = LazyLock::new(|| {
-    let twin = Kernel::from_closure("count_reversed", |_, view: (&[u32], u32, &[AtomicU32])| {
+static COUNT: LazyLock<Kernel<(Read<u32>, Value<u32>, Shared<u64>)>> = LazyLock::new(|| {
+    let twin = Kernel::from_closure("count_reversed", |_, view: (&[u32], u32, &[AtomicU64])| {
         let (targets, first, counts) = view;
         for &target in targets {
             if let Some(count) = counts.get(target.wrapping_sub(first) as usize) {
@@ -119,7 +149,7 @@ static COUNT: LazyLock<Kernel<(Read<u32>, Value<u32>, Shared<u32>)>> = LazyLock:
 /// that rows are made for, which ends as zeros, offsets of these, what they get, and the first.
 type Signature<W> = (
     (Read<u64>, Read<u32>, Read<W>, Value<u32>),
-    (Shared<u32>, Read<u64>, Write<u32>, Write<W>, Value<u32>),
+    (Shared<u64>, Read<u64>, Write<u32>, Write<W>, Value<u32>),
 );
 
 static INTEGERS: LazyLock<Kernel<Signature<u32>>> = LazyLock::new(kernel);

@@ -245,21 +245,21 @@ using RowKey = u64;
 using RowKey = u32;
 #endif
 
-extern "C" __global__ void sort_short_rows(
+extern "C" __global__ __launch_bounds__(256) void sort_short_rows(
     const __grid_constant__ Span<const u64> offsets, const __grid_constant__ Span<const u32> new_ids,
     const __grid_constant__ Span<u32> targets, const __grid_constant__ Span<u32> weights,
     const __grid_constant__ RowOrder order) {
     sort_short_rows<RowKey>(offsets, RowArcs{new_ids, targets, weights, order});
 }
 
-extern "C" __global__ void sort_long_rows(
+extern "C" __global__ __launch_bounds__(256) void sort_long_rows(
     const __grid_constant__ Span<const LongRow> rows, const __grid_constant__ Span<const u32> new_ids,
     const __grid_constant__ Span<u32> targets, const __grid_constant__ Span<u32> weights,
     const __grid_constant__ RowOrder order) {
     sort_long_rows<RowKey, 8>(rows, nullptr, RowArcs{new_ids, targets, weights, order});
 }
 
-extern "C" __global__ void sort_longest_rows(
+extern "C" __global__ __launch_bounds__(1024) void sort_longest_rows(
     const __grid_constant__ Span<const LongRow> rows, const __grid_constant__ Span<u64> scratch,
     const __grid_constant__ Span<const u32> new_ids, const __grid_constant__ Span<u32> targets,
     const __grid_constant__ Span<u32> weights, const __grid_constant__ RowOrder order) {

@@ -22,15 +22,15 @@ const ROWS_OF_BLOCK: u64 = 2048;
 /// Threads of a block, and of one that sorts the longest rows.
 const THREADS: u32 = 256;
 const MOST_THREADS: u32 = 1024;
-/// Words of 64 bits of scratch memory, unless one row needs more; and if there are more than so many arcs
-/// for each of them, as many more as that makes.
+/// Words of 64 bits of scratch memory: so many, or one for so many arcs, if that is more. A row
+/// that needs more has what it needs.
 const SCRATCH: u64 = 1 << 25;
-const ARCS_FOR_SCRATCH: u64 = 8;
+const ARCS_FOR_WORD: u64 = 8;
 
 millstream_device::cuda_struct! {
     /// `RowOrder` of `sort_rows.cuh`.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-    pub struct RowOrder as "millstream::RowOrder" {
+    pub(crate) struct RowOrder as "millstream::RowOrder" {
         by_weight: u32,
         is_real: u32,
     }
@@ -49,7 +49,7 @@ millstream_device::cuda_struct! {
 
 impl RowOrder {
     /// By weight, then by target; or by target, then by weight. Weights may be bits of reals.
-    pub fn new(by_weight: bool, is_real: bool) -> RowOrder {
+    pub(crate) fn new(by_weight: bool, is_real: bool) -> RowOrder {
         RowOrder { by_weight: by_weight.into(), is_real: is_real.into() }
     }
 
@@ -67,7 +67,20 @@ impl RowOrder {
 
 /// Gives targets their `new_ids`, of which there are none if these stay, and sorts each row, given by
 /// all `offsets` of `targets`; of `weights` there are none, or as many.
-pub fn sort_rows(
+pub(crate) fn sort_rows(
+    stream: &Stream,
+    offsets: (&[u64], &DeviceBuffer<u64>),
+    new_ids: &DeviceBuffer<u32>,
+    (targets, weights): (&mut DeviceBuffer<u32>, &mut DeviceBuffer<u32>),
+    order: RowOrder,
+) -> Result<()> {
+    let scratch = SCRATCH.max(targets.len() as u64 / ARCS_FOR_WORD);
+    sort_rows_within(scratch, stream, offsets, new_ids, (targets, weights), order)
+}
+
+/// The same with at most so many words of scratch memory, unless a row needs more.
+fn sort_rows_within(
+    most_scratch: u64,
     stream: &Stream,
     offsets: (&[u64], &DeviceBuffer<u64>),
     new_ids: &DeviceBuffer<u32>,
@@ -79,8 +92,7 @@ pub fn sort_rows(
     let arguments = (offsets.1, new_ids, &mut *targets, &mut *weights, order);
     kernels.short.launch(stream, 32 * rows, arguments)?;
     let words_of_keys = if weights.is_empty() { 1 } else { 2 };
-    let most = SCRATCH.max(targets.len() as u64 / ARCS_FOR_SCRATCH);
-    let (long, longest) = long_rows(offsets.0, words_of_keys, most);
+    let (long, longest) = long_rows(offsets.0, words_of_keys, most_scratch);
     if !long.is_empty() {
         let size = long.len() * THREADS as usize;
         let arguments = (&stream.uploaded(long)?, new_ids, &mut *targets, &mut *weights, order);
@@ -250,33 +262,46 @@ mod tests {
         assert_eq!(longest, batches);
     }
 
-    /// What the twins make of rows, of which each kernel has some.
-    fn sorted(new_ids: &[u32], weights: &[u32], order: RowOrder) -> (Vec<u32>, Vec<u32>) {
-        let set = DeviceSet::builder().devices(DeviceList::host(1)).build().unwrap();
+    /// What a device makes of rows, of which each kernel has some: the longest two by two.
+    fn sorted(
+        devices: DeviceList,
+        new_ids: &[u32],
+        weights: &[u32],
+        order: RowOrder,
+    ) -> (Vec<u32>, Vec<u32>) {
+        let set = DeviceSet::builder().devices(devices).build().unwrap();
         let stream = set.devices()[0].stream().unwrap();
-        let offsets = [0, 3, 3, 303, 3303];
-        let targets = (0..3303).map(|arc| arc * 7 % 1000).collect::<Vec<u32>>();
-        let on_device = stream.uploaded(offsets.to_vec()).unwrap();
+        let ends = [3, 3, 303, 3303, 6303, 10_000, 12_050];
+        let offsets: Vec<u64> = [0].into_iter().chain(ends).collect();
+        let targets = (0..12_050).map(|arc| arc * 7 % 1000).collect::<Vec<u32>>();
+        let on_device = stream.uploaded(offsets.clone()).unwrap();
         let new_ids = stream.uploaded(new_ids.to_vec()).unwrap();
         let mut targets = stream.uploaded(targets).unwrap();
         let mut weights = stream.uploaded(weights.to_vec()).unwrap();
-        let arcs = (&mut targets, &mut weights);
-        sort_rows(&stream, (&offsets, &on_device), &new_ids, arcs, order).unwrap();
+        let (rows, arcs) = ((&offsets[..], &on_device), (&mut targets, &mut weights));
+        sort_rows_within(7_000, &stream, rows, &new_ids, arcs, order).unwrap();
         let download = |words| stream.download(words).unwrap().wait().unwrap();
         (download(&targets), download(&weights))
     }
 
+    /// On emulated GPUs, too: `scripts/emulate.sh`.
     #[test]
-    fn twins_give_new_ids_and_sort() {
+    fn new_ids_are_given_and_rows_sorted() {
+        let of_all = |new_ids: &[u32], weights: &[u32], order| {
+            let by_twins = sorted(DeviceList::host(1), new_ids, weights, order);
+            assert!(sorted(DeviceList::available().unwrap(), new_ids, weights, order) == by_twins);
+            by_twins
+        };
         let (reverse, none) = ((0..1000).rev().collect::<Vec<u32>>(), RowOrder::new(false, false));
-        assert_eq!(sorted(&reverse, &[], none).0[..3], [985, 992, 999]);
-        assert!(sorted(&[], &[], none).0[303..].is_sorted());
-        let bits = |arc: u32| (arc as f32 - 1.0).to_bits();
-        let weights: Vec<u32> = (0..3303).rev().map(bits).collect();
-        let (targets, by_weight) = sorted(&reverse, &weights, RowOrder::new(true, true));
+        assert_eq!(of_all(&reverse, &[], none).0[..3], [985, 992, 999]);
+        assert!(of_all(&[], &[], none).0[303..3303].is_sorted());
+        // The first is less than 0, and the second -0.
+        let bits = |arc: u32| if arc == 1 { 1 << 31 } else { (arc as f32 - 1.0).to_bits() };
+        let weights: Vec<u32> = (0..12_050).rev().map(bits).collect();
+        let (targets, by_weight) = of_all(&reverse, &weights, RowOrder::new(true, true));
         assert_eq!(targets[..3], [985, 992, 999]);
-        assert_eq!((by_weight[303], by_weight[3302]), (bits(0), bits(2999)));
-        let (targets, weights) = sorted(&reverse, &weights, RowOrder::new(false, true));
+        assert_eq!(by_weight[10_000..10_002], [bits(0), bits(1)]);
+        let (targets, weights) = of_all(&reverse, &weights, RowOrder::new(false, true));
         assert!(targets[3..303].is_sorted() && !weights[3..303].is_sorted());
     }
 }

@@ -14,8 +14,9 @@ __device__ u64 fingerprint(u64 word) {
 
 }  // namespace millstream
 
-// `words`: the sum of the fingerprints of all arcs towards larger vertices less those towards smaller
-// ones; the complement of the lowest target; the highest target and 1. Arcs may have weights.
+// `words`: the sum of the fingerprints of all arcs towards smaller vertices less those towards larger
+// ones, as `imbalance` of millstream-graph gives them; the complement of the lowest target; the highest
+// target and 1. Arcs may have weights.
 extern "C" __global__ void survey(const __grid_constant__ millstream::Span<const millstream::u64> offsets,
                                   const __grid_constant__ millstream::Span<const millstream::u32> targets,
                                   const __grid_constant__ millstream::Span<const millstream::u32> weights,
@@ -31,7 +32,7 @@ extern "C" __global__ void survey(const __grid_constant__ millstream::Span<const
         u64 print = fingerprint(u64(min(from, to)) << 32 | max(from, to));
         if (weights.len > 0) print = fingerprint(print ^ weights[arc]);
         // A vertex's arc to itself is its own reverse.
-        sum += from < to ? print : from > to ? 0 - print : 0;
+        sum += from > to ? print : from < to ? 0 - print : 0;
         lowest = max(lowest, ~to);
         end = max(end, to + 1);
     });

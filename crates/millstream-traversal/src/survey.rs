@@ -9,9 +9,11 @@ use millstream_device::{
     CudaSource, DeviceBuffer, Grid, Kernel, KernelResult, Parameter, Read, Shared, SharedBuffer,
     Stream, Trusted, Value,
 };
+use millstream_graph::imbalance;
 
 use crate::Result;
-use crate::graph::{DistributedGraph, Part, PartWeights};
+use crate::graph::DistributedGraph;
+use crate::part::{Part, PartWeights};
 use crate::visit_rows::visit_rows;
 
 /// Arcs of a block.
@@ -62,9 +64,9 @@ impl Survey {
     }
 }
 
-/// Of a device's answer, which are 0 before: the sum of the fingerprints of all arcs towards larger vertices
-/// less those towards smaller ones, which over all devices is 0 if every arc has its reverse; the largest
-/// 32-bit number less the lowest target, or 0; the highest target and 1, or 0.
+/// Of a device's answer, which are 0 before: the sum of all arcs' [`imbalance`], which over all devices is 0 if
+/// every arc has its reverse; the largest 32-bit number less the lowest target, or 0; the highest target and 1,
+/// or 0.
 const WORDS: usize = 3;
 
 /// Offsets, targets and weights of rows, their first vertex, and the answer.
@@ -114,13 +116,8 @@ fn survey<W: Pod + Send + Sync>(
             let from = first + row as u32;
             for arc in arcs {
                 let to = targets[arc];
-                let mut print =
-                    fingerprint(u64::from(from.min(to)) << 32 | u64::from(from.max(to)));
-                if let Some(&weight) = weights.get(arc) {
-                    print = fingerprint(print ^ u64::from(bytemuck::cast::<W, u32>(weight)));
-                }
-                // 0 if it is its own reverse. By a product, since a branch would be guessed.
-                sum = sum.wrapping_add(print.wrapping_mul(to.cmp(&from) as i64 as u64));
+                let weight = weights.get(arc).map(|&weight| bytemuck::cast::<W, u32>(weight));
+                sum = sum.wrapping_add(imbalance(from, to, weight));
                 lowest = lowest.max(u32::MAX - to);
                 end = end.max(to + 1);
             }
@@ -130,15 +127,6 @@ fn survey<W: Pod + Send + Sync>(
         words[2].fetch_max(end.into(), Ordering::Relaxed);
         Ok(())
     })
-}
-
-/// A word that is the same for equal ones, and hardly ever for others: a step of
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-fn fingerprint(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    word ^ word >> 31
 }
 
 fn rounded(range: Range<u32>, vertices: u32) -> Range<u32> {

@@ -32,7 +32,7 @@ impl<'a> PartRows<'a> {
         &self.offsets
     }
 
-    /// The same, for good.
+    /// The row index alone.
     pub fn into_offsets(self) -> Vec<u64> {
         self.offsets
     }

@@ -63,6 +63,11 @@ fn large_uploads_arrive() {
         let stream = device.stream().unwrap();
         let mut buffer = device.buffer::<u32>(items.len() + 2).unwrap();
         stream.upload(Arc::clone(&items), buffer.part_mut(1..items.len() + 1).unwrap()).unwrap();
+        buffers.push((stream.clone(), buffer));
+        // The same, made a part at a time.
+        let mut buffer = device.buffer::<u32>(items.len() + 2).unwrap();
+        let make = |first: usize, to: &mut [u32]| to.copy_from_slice(&items[first..][..to.len()]);
+        stream.upload_made(buffer.part_mut(1..items.len() + 1).unwrap(), make).unwrap();
         buffers.push((stream, buffer));
     }
     for (stream, buffer) in buffers {

@@ -112,13 +112,20 @@ fn a_large_upload_does_not_wait_for_the_host() {
     for device in set.devices() {
         let (open, stream) = held_up(&set, device);
         let items: Vec<u32> = (0..100 << 18).collect();
-        let (stream, buffer) = beside("a large upload", move || {
+        let mut made = device.buffer::<u32>(items.len()).unwrap();
+        let (stream, buffers) = beside("a large upload", move || {
             let buffer = stream.uploaded(items).unwrap();
-            (stream, buffer)
+            let make = |first, to: &mut [u32]| {
+                (first as u32..).zip(to).for_each(|(at, item)| *item = at);
+            };
+            stream.upload_made(&mut made, make).unwrap();
+            (stream, [buffer, made])
         });
         open.send(Ok(())).unwrap();
-        let found = set.block_on(stream.download(&buffer).unwrap()).unwrap().unwrap();
-        assert!(found.into_iter().eq(0..100 << 18), "{device}");
+        for buffer in buffers {
+            let found = set.block_on(stream.download(&buffer).unwrap()).unwrap().unwrap();
+            assert!(found.into_iter().eq(0..100 << 18), "{device}");
+        }
     }
 }
 

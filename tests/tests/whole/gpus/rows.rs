@@ -1,12 +1,18 @@
-//! Rows that GPUs sort, in the partition's ids, beside those that the host sorts.
+//! Rows that GPUs sort, in the partition's ids, beside those that the host sorts; and graphs that are uploaded
+//! as if they were symmetric.
 
+use millstream::bfs::BfsOptions;
 use millstream::flow::Context;
-use millstream::graph::{CsrGraph, Partition, Weights, partition};
+use millstream::graph::generate::{self, GenerateOptions};
+use millstream::graph::{CsrGraph, Partition, Weights, partition, source};
+use millstream::pagerank::Algorithm;
+use millstream::sssp::SsspOptions;
 use millstream::traversal::{Columns, DistributedGraph, PartWeights};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{context, scaled};
+use crate::{bfs, pagerank, sssp};
 
 /// Lengths of rows on either side of each that is sorted in another way, and a few that are much longer.
 fn lengths(longest: usize) -> Vec<usize> {
@@ -80,15 +86,17 @@ fn check(context: &Context, graph: &CsrGraph, parts: &Partition, columns: Column
     }
 }
 
-/// Rows of all lengths, in all orders, of vertices in blocks, scattered, and by degree; without weights,
-/// with integers, some of which are equal, and with reals of both signs.
-#[test]
-fn rows_are_sorted_as_on_the_host() {
+/// Rows of so many vertices, of all lengths and up to the longest, in all orders: of vertices in blocks,
+/// scattered, and by degree; without weights, with integers, some of which are equal, and with reals of both signs.
+fn check_all(vertices: u32, longest: usize) {
     let (context, mut random) = (context(), SmallRng::seed_from_u64(20));
     let devices = context.devices().len();
-    let graph = graph(70_000, &lengths(scaled(200_000, 10_000)), &mut random);
+    let graph = graph(vertices, &lengths(longest), &mut random);
     let integers = (0..graph.arcs()).map(|_| random.random_range(0..1000)).collect();
-    let real = |_| (random.random_range(0..2000) as f32 - 1000.0) / 7.0;
+    let real = |_| match random.random_range(0..2000) {
+        0..20 => -0.0,
+        other => (other as f32 - 1000.0) / 7.0,
+    };
     let reals = (0..graph.arcs()).map(real).collect();
     let all = [
         graph.clone(),
@@ -112,6 +120,17 @@ fn rows_are_sorted_as_on_the_host() {
     }
 }
 
+#[test]
+fn rows_are_sorted_as_on_the_host() {
+    check_all(70_000, scaled(200_000, 10_000));
+}
+
+/// Few, for tools that look at every access.
+#[test]
+fn some_rows_of_all_lengths_are_sorted() {
+    check_all(300, 3000);
+}
+
 /// A graph without vertices, one without arcs, and one with fewer vertices than devices.
 #[test]
 fn rows_that_are_hardly_there() {
@@ -126,5 +145,48 @@ fn rows_that_are_hardly_there() {
         check(&context, &graph, &parts, Columns::Structure, "few");
         check(&context, &weighted, &parts, Columns::Weighted, "few");
         check(&context, &weighted, &parts, Columns::ByWeight, "few");
+    }
+}
+
+/// A Kronecker graph without the last arc of its longest row that leads to where nobody looks; and with
+/// that arc, but of another weight than the way back.
+fn nearly_symmetric() -> [CsrGraph; 2] {
+    let options = GenerateOptions { max_weight: Some(50), ..GenerateOptions::default() };
+    let kron = generate::kron(12, 8, &options).unwrap();
+    let longest = source::max_degree(&kron).unwrap();
+    let is_hidden = |arc: &usize| kron.targets()[*arc] % 16 != 0;
+    let last = kron.row(longest).rev().find(is_hidden).unwrap();
+    let mut others = kron.weights().unwrap().as_integers().unwrap().to_vec();
+    others[last] += 1;
+    let heavier = kron.clone().with_weights(Some(Weights::Integer(others.clone()))).unwrap();
+    let (mut offsets, mut targets) = (kron.offsets().to_vec(), kron.targets().to_vec());
+    (targets.remove(last), others.remove(last));
+    offsets[longest as usize + 1..].iter_mut().for_each(|offset| *offset -= 1);
+    let less = CsrGraph::from_csr(offsets, targets, Some(Weights::Integer(others))).unwrap();
+    [less, heavier]
+}
+
+/// What looks symmetric is uploaded as such, and again when it is not.
+#[test]
+fn graphs_that_only_look_symmetric() {
+    let context = context();
+    let [less, heavier] = nearly_symmetric();
+    assert!(less.looks_symmetric(true) && !less.is_symmetric());
+    assert!(heavier.looks_symmetric(true) && !heavier.is_symmetric_with_weights());
+    for (what, graph) in [("an arc less", less), ("a heavier arc", heavier)] {
+        let from = source::max_degree(&graph).unwrap();
+        let parts = || partition::edge_balanced_blocks(&graph, context.devices().len());
+        let options = BfsOptions::default();
+        let found = bfs::run(&context, &graph, parts(), options.clone(), &[from]);
+        bfs::check(what, &graph, &[from], &options, &found);
+        let (auto, options) = (millstream::sssp::Algorithm::Auto, SsspOptions::default());
+        let found = sssp::run_as(auto, &context, &graph, parts(), options, &[from]).unwrap();
+        sssp::check(what, &graph, &[from], &found);
+        for weighted in [false, true] {
+            let mut options = pagerank::exact(Algorithm::Pull);
+            options.weighted = weighted;
+            let found = pagerank::run(&context, &graph, options.clone()).unwrap();
+            pagerank::check(what, &graph, &options, &found);
+        }
     }
 }
