@@ -269,7 +269,7 @@ fn first_fault<S: ArcSource>(source: &S, vertices: u32) -> GraphError {
 
 /// The length may be absurd: the caller hears of it instead of the process ending. Pages
 /// come zeroed from the system, to whoever touches them first: to all threads.
-fn zeroed<T: Zeroable>(length: u64) -> Result<Vec<T>, GraphError> {
+pub(crate) fn zeroed<T: Zeroable>(length: u64) -> Result<Vec<T>, GraphError> {
     let out_of_memory =
         |()| GraphError::OutOfMemory { bytes: length.saturating_mul(size_of::<T>() as u64) };
     let count = usize::try_from(length).unwrap_or(usize::MAX);

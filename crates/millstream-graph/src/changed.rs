@@ -65,18 +65,10 @@ pub(crate) fn rebuild_graph(
     options: &ReadOptions,
 ) -> Result<CsrGraph, GraphError> {
     match graph.weights() {
-        None => rebuild_structure(graph, options),
+        None => rebuild(graph, options, |_| ()),
         Some(Weights::Integer(weights)) => rebuild(graph, options, |arc| weights[arc]),
         Some(Weights::Real(weights)) => rebuild(graph, options, |arc| weights[arc]),
     }
-}
-
-/// As [`rebuild_graph`], without weights.
-pub(crate) fn rebuild_structure(
-    graph: &CsrGraph,
-    options: &ReadOptions,
-) -> Result<CsrGraph, GraphError> {
-    rebuild(graph, options, |_| ())
 }
 
 fn rebuild<W: ArcWeight>(

@@ -58,7 +58,8 @@ pub fn rows_of(graph: &CsrGraph) -> MinLen<Iter<u32>> {
     (0..graph.vertices()).into_par_iter().with_min_len(least)
 }
 
-fn least_rows(vertices: usize, arcs: usize) -> usize {
+/// Rows that are as much work as [`LEAST`] items.
+pub(crate) fn least_rows(vertices: usize, arcs: usize) -> usize {
     let rows = LEAST as u128 * vertices as u128 / (vertices + arcs).max(1) as u128;
     (rows as usize).max(1)
 }
