@@ -46,12 +46,12 @@ pub(crate) fn build_changed<S: ArcSource>(
 /// A graph that was stored as such, changed as `options` say; with none, rows
 /// stay in the order of the file.
 pub(crate) fn change_graph(graph: CsrGraph, options: &ReadOptions) -> Result<CsrGraph, GraphError> {
-    let is_changed =
-        options.symmetrize || options.dedupe || options.drop_self_loops || options.transpose;
-    if !is_changed {
-        return Ok(graph);
-    }
-    let changed = rebuild_graph(&graph, options)?;
+    let is_rebuilt = options.symmetrize || options.dedupe || options.drop_self_loops;
+    let changed = match is_rebuilt {
+        true => rebuild_graph(&graph, options)?,
+        false if options.transpose => graph.transposed()?,
+        false => return Ok(graph),
+    };
     let changed = changed.with_lattice_width(graph.lattice_width());
     match graph.original_ids() {
         Some(ids) => changed.with_original_ids(ids.to_vec()),

@@ -154,13 +154,14 @@ fn nearly_symmetric() -> [CsrGraph; 2] {
     let options = GenerateOptions { max_weight: Some(50), ..GenerateOptions::default() };
     let kron = generate::kron(12, 8, &options).unwrap();
     let longest = source::max_degree(&kron).unwrap();
-    let is_hidden = |arc: &usize| kron.targets()[*arc] % 16 != 0;
+    let is_hidden = |arc: &usize| !kron.targets()[*arc].is_multiple_of(16);
     let last = kron.row(longest).rev().find(is_hidden).unwrap();
     let mut others = kron.weights().unwrap().as_integers().unwrap().to_vec();
     others[last] += 1;
     let heavier = kron.clone().with_weights(Some(Weights::Integer(others.clone()))).unwrap();
     let (mut offsets, mut targets) = (kron.offsets().to_vec(), kron.targets().to_vec());
-    (targets.remove(last), others.remove(last));
+    targets.remove(last);
+    others.remove(last);
     offsets[longest as usize + 1..].iter_mut().for_each(|offset| *offset -= 1);
     let less = CsrGraph::from_csr(offsets, targets, Some(Weights::Integer(others))).unwrap();
     [less, heavier]
@@ -177,7 +178,7 @@ fn graphs_that_only_look_symmetric() {
         let from = source::max_degree(&graph).unwrap();
         let parts = || partition::edge_balanced_blocks(&graph, context.devices().len());
         let options = BfsOptions::default();
-        let found = bfs::run(&context, &graph, parts(), options.clone(), &[from]);
+        let found = bfs::run(&context, &graph, parts(), options, &[from]);
         bfs::check(what, &graph, &[from], &options, &found);
         let (auto, options) = (millstream::sssp::Algorithm::Auto, SsspOptions::default());
         let found = sssp::run_as(auto, &context, &graph, parts(), options, &[from]).unwrap();
