@@ -9,7 +9,9 @@ use futures_util::future::BoxFuture;
 use millstream_flow::{Context, Error as FlowError};
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::internals::{PATIENCE, Survey, can_meet, check_partition, check_rows};
-use millstream_traversal::{Columns, DegreeOrder, DistributedGraph, Layout};
+use millstream_traversal::{
+    Columns, DegreeOrder, DistributedGraph, Error as TraversalError, Layout, LayoutKind,
+};
 use rayon::prelude::*;
 
 use crate::hubs::Hubs;
@@ -105,6 +107,8 @@ impl CcResult {
 pub struct Cc {
     graph: DistributedGraph,
     order: Option<DegreeOrder>,
+    /// What the arcs' reverses have cost, if they were made.
+    both_ways: Option<Layout>,
     survey: Survey,
     method: Method,
     /// The vertex that most arcs leave, by its new id.
@@ -190,7 +194,15 @@ impl Cc {
         let graph = DistributedGraph::new(context, whole, partition, columns).await?;
         let hub = source::max_degree(whole).map_or(0, |hub| graph.partition().to_new(hub));
         let mut survey = Survey::of(&graph).await?;
-        let method = Method::of(survey.is_symmetric, graph.vertices(), whole.arcs());
+        let (graph, both_ways) = match survey.is_symmetric || !is_gang(context) {
+            true => (graph, None),
+            false => with_both_ways(graph).await?,
+        };
+        if both_ways.is_some() {
+            survey = Survey::of(&graph).await?;
+        }
+        let arcs = graph.parts().iter().map(|part| part.targets.len() as u64).sum();
+        let method = Method::of(survey.is_symmetric, graph.vertices(), arcs);
         if method == Method::OutsideHub {
             // Most do; and each of a gang has the hub's tree, and hooks what any other tells of.
             survey.name_all(graph.vertices());
@@ -199,15 +211,16 @@ impl Cc {
             true => Hubs::new(whole, &graph).await?,
             false => Hubs::none(&graph)?,
         };
-        Ok(Cc { graph, order, survey, method, hub, hubs, options })
+        Ok(Cc { graph, order, both_ways, survey, method, hub, hubs, options })
     }
 
     /// What was made at the upload beside the graph's rows: on GPUs, for graphs of many arcs, the
     /// [degree order](DegreeOrder) of the vertices of each, and, where these reach each other's
-    /// memory, the neighbour of each vertex with the most arcs.
+    /// memory, the neighbour of each vertex with the most arcs; and, there, the reverses of a graph's arcs
+    /// that is not symmetric, if there is room for them.
     pub fn layouts(&self) -> Vec<Layout> {
         let order = self.order.map(|order| order.layout(&self.graph));
-        [order, self.hubs.layout()].into_iter().flatten().collect()
+        [order, self.both_ways, self.hubs.layout()].into_iter().flatten().collect()
     }
 
     /// Vertices of the graph.
@@ -299,6 +312,20 @@ impl Cc {
 /// ```
 pub fn sends_packets(context: &Context) -> bool {
     !can_meet(context)
+}
+
+/// A graph with the reverses of its arcs, as far as GPUs have room for them and take such rows: then not
+/// every arc has to be hooked.
+async fn with_both_ways(graph: DistributedGraph) -> Result<(DistributedGraph, Option<Layout>)> {
+    match graph.symmetrized().await {
+        Ok(both) => {
+            let (bytes, time) = (both.bytes() - graph.bytes(), both.renumbering_time());
+            Ok((both, Some(Layout { kind: LayoutKind::Transpose, bytes, time })))
+        }
+        Err(TraversalError::TooManyArcs { .. }) => Ok((graph, None)),
+        Err(error) if error.is_out_of_memory() => Ok((graph, None)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether these are GPUs that merge their trees as a gang.

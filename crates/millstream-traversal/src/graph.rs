@@ -15,7 +15,7 @@ use crate::checks::{check_partition, check_rows};
 use crate::gpu_rows::on_gpus;
 use crate::owners::Owners;
 use crate::part::{Part, PartWeights};
-use crate::reversed_rows::{ToReverse, reversed_rows};
+use crate::reversed_rows::{ToReverse, reversed_rows, symmetrized_rows};
 use crate::upload_to_all::upload_to_all;
 use crate::{Error, Result};
 
@@ -138,14 +138,54 @@ impl DistributedGraph {
     /// # Device ordering
     /// When it resolves, the arcs are in the devices' memory.
     pub async fn reversed(&self) -> Result<DistributedGraph> {
+        self.turned(false).await
+    }
+
+    /// The arcs and their reverses, without weights, in rows of the vertices that either leave, sorted; each
+    /// arc whose reverse is an arc is there twice. As [`DistributedGraph::reversed`] otherwise.
+    ///
+    /// ```
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::{CsrGraph, partition};
+    /// use millstream_traversal::{Columns, DistributedGraph};
+    ///
+    /// let context = Context::builder().devices(Devices::host(2)).build()?;
+    /// let star = CsrGraph::from_edges(4, &[(0, 3), (1, 3), (3, 2)])?;
+    /// let blocks = partition::contiguous_blocks(&star, 2);
+    /// let symmetric = context.block_on(async {
+    ///     let upload = DistributedGraph::new(&context, &star, blocks, Columns::Structure).await?;
+    ///     upload.symmetrized().await
+    /// })??;
+    /// let second = context.devices()[1].stream()?.download(&*symmetric.parts()[1].targets)?;
+    /// assert_eq!(context.block_on(second)??, [3, 0, 1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`DistributedGraph::reversed`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: what was made is dropped.
+    ///
+    /// # Device ordering
+    /// When it resolves, the arcs are in the devices' memory.
+    pub async fn symmetrized(&self) -> Result<DistributedGraph> {
+        self.turned(true).await
+    }
+
+    /// The arcs the other way round, with the arcs as they are or without.
+    async fn turned(&self, keeps_own: bool) -> Result<DistributedGraph> {
         let start = Instant::now();
         let firsts = self.partition.boundaries().iter().copied();
         let parts: Vec<(u32, &Part)> = firsts.zip(&self.parts).collect();
         let range = |place| self.partition.range(place);
         let all = (0..parts.len()).map(|place| ToReverse { parts: &parts, vertices: range(place) });
         let all: Vec<_> = all.collect();
-        let reversed = reversed_rows(&self.context, &self.parts, &all, false).await;
-        let parts = reversed.map_err(|error| match error {
+        let turned = match keeps_own {
+            true => symmetrized_rows(&self.context, &self.parts, &all).await,
+            false => reversed_rows(&self.context, &self.parts, &all, false).await,
+        };
+        let parts = turned.map_err(|error| match error {
             Error::TooManyArcs { row, arcs, most } => {
                 Error::TooManyArcs { row: self.partition.to_original(row), arcs, most }
             }

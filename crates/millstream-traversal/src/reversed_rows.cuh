@@ -49,3 +49,13 @@ extern "C" __global__ void reverse_rows(const __grid_constant__ RowsToReverse fr
         if (from.weights.len > 0) to.weights[place] = from.weights[arc];
     });
 }
+
+// Puts the arcs of rows into the last places of rows that have more.
+extern "C" __global__ void keep_rows(const __grid_constant__ Span<const u64> offsets,
+                                     const __grid_constant__ Span<const u32> targets,
+                                     const __grid_constant__ Span<const u64> their_offsets,
+                                     const __grid_constant__ Span<u32> their_targets) {
+    for_each_arc(offsets, targets.len, [&](u64 arc, u64 row) {
+        their_targets[their_offsets[row + 1] - (offsets[row + 1] - arc)] = targets[arc];
+    });
+}

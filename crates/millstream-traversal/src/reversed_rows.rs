@@ -50,29 +50,61 @@ pub async fn reversed_rows(
     all: &[ToReverse<'_>],
     by_weight: bool,
 ) -> Result<Vec<Part>> {
-    let count = |_, stream: &Stream, its: &ToReverse<'_>| -> Result<_> {
+    made(context, own, all, (by_weight, false)).await
+}
+
+/// The same together with the rows in `own`, which have no weights: those of the same vertices, sorted.
+///
+/// # Errors
+/// As [`reversed_rows`].
+///
+/// # Cancel safety
+/// Cancel safe: what was made is dropped.
+///
+/// # Device ordering
+/// When it resolves, the rows are there for every stream of their device.
+pub async fn symmetrized_rows(
+    context: &Context,
+    own: &[Part],
+    all: &[ToReverse<'_>],
+) -> Result<Vec<Part>> {
+    made(context, own, all, (false, true)).await
+}
+
+async fn made(
+    context: &Context,
+    own: &[Part],
+    all: &[ToReverse<'_>],
+    (by_weight, keeps_own): (bool, bool),
+) -> Result<Vec<Part>> {
+    let count = |place: usize, stream: &Stream, its: &ToReverse<'_>| -> Result<_> {
         let counts = stream.device().shared(its.vertices.len())?;
         for (_, part) in its.parts {
             let arguments = (&*part.targets, its.vertices.start, &counts);
             COUNT.launch(stream, part.targets.len(), arguments)?;
         }
-        let download = stream.download_shared(&counts, 0..counts.len())?;
-        Ok((counts, download))
+        let lengths = stream.download_shared(&counts, 0..counts.len())?;
+        let kept = keeps_own.then(|| stream.download(&*own[place].offsets)).transpose()?;
+        Ok((counts, lengths, kept))
     };
     let mut reversals = Vec::new();
     let counted = upload_to_all(context, all, count).await?;
-    for ((device, its), (counts, download)) in context.devices().iter().zip(all).zip(counted) {
-        let lengths = download.await?;
+    for ((device, its), (counts, lengths, kept)) in context.devices().iter().zip(all).zip(counted) {
+        let mut lengths = lengths.await?;
+        if let Some(kept) = kept {
+            let kept = kept.await?;
+            let rows = lengths.par_iter_mut().in_pieces().zip(kept.par_windows(2));
+            rows.for_each(|(length, row)| *length += row[1] - row[0]);
+        }
         for (vertex, &length) in its.vertices.clone().zip(&lengths) {
             check_row(device, vertex, length)?;
         }
         let (parts, first_vertex) = (its.parts, its.vertices.start);
         let offsets = Arc::new(row_index(lengths.into_par_iter().in_pieces()));
-        reversals.push(Reversal { parts, first_vertex, counts, offsets, by_weight });
+        reversals.push(Reversal { parts, first_vertex, counts, offsets, by_weight, keeps_own });
     }
-    let reverse = |place: usize, stream: &Stream, reversal: Reversal<'_>| {
-        reversal.rows(stream, &own[place].owners)
-    };
+    let reverse =
+        |place: usize, stream: &Stream, reversal: Reversal<'_>| reversal.rows(stream, &own[place]);
     upload_to_all(context, reversals, reverse).await
 }
 
@@ -84,34 +116,36 @@ struct Reversal<'a> {
     /// Of the rows to be made.
     offsets: Arc<Vec<u64>>,
     by_weight: bool,
+    /// Whether the device's own rows come along.
+    keeps_own: bool,
 }
 
 impl Reversal<'_> {
-    fn rows(&self, stream: &Stream, owners: &Arc<DeviceBuffer<u32>>) -> Result<Part> {
+    fn rows(&self, stream: &Stream, own: &Part) -> Result<Part> {
         let offsets = stream.lent(HostData::shared(Arc::clone(&self.offsets) as Arc<_>))?;
         let are_real = self.parts.iter().any(|(_, part)| part.weights.reals().is_some());
         let (targets, weights) = if are_real {
             let order = RowOrder::new(self.by_weight, true);
             let (targets, weights) =
-                self.arcs(stream, &offsets, PartWeights::reals, (&REALS, order))?;
+                self.arcs(stream, own, &offsets, (PartWeights::reals, &REALS, order))?;
             (targets, PartWeights::Real(weights))
         } else {
             let order = RowOrder::new(self.by_weight, false);
             let (targets, weights) =
-                self.arcs(stream, &offsets, PartWeights::integers, (&INTEGERS, order))?;
+                self.arcs(stream, own, &offsets, (PartWeights::integers, &INTEGERS, order))?;
             let has_none = self.parts.iter().all(|(_, part)| part.weights.integers().is_none());
             (targets, if has_none { PartWeights::None } else { PartWeights::Integer(weights) })
         };
         let (offsets, targets) = (Arc::new(offsets), Arc::new(targets));
-        Ok(Part { offsets, targets, weights, owners: Arc::clone(owners) })
+        Ok(Part { offsets, targets, weights, owners: Arc::clone(&own.owners) })
     }
 
     fn arcs<W: Pod + Send + Sync>(
         &self,
         stream: &Stream,
+        own: &Part,
         offsets: &DeviceBuffer<u64>,
-        weights_of: impl Fn(&PartWeights) -> Option<&DeviceBuffer<W>>,
-        (kernel, order): (&Kernel<Signature<W>>, RowOrder),
+        (weights_of, kernel, order): (WeightsOf<W>, &Kernel<Signature<W>>, RowOrder),
     ) -> Result<(DeviceBuffer<u32>, Arc<DeviceBuffer<W>>)> {
         let (device, arcs) = (stream.device(), self.offsets[self.offsets.len() - 1] as usize);
         let has_weights = self.parts.iter().any(|(_, part)| weights_of(&part.weights).is_some());
@@ -124,11 +158,18 @@ impl Reversal<'_> {
             let to = (&self.counts, offsets, &mut targets, &mut weights, self.first_vertex);
             kernel.launch(stream, part.targets.len(), (from, to))?;
         }
+        if self.keeps_own {
+            let arguments = (&*own.offsets, &*own.targets, offsets, &mut targets);
+            KEEP.launch(stream, own.targets.len(), arguments)?;
+        }
         let (new_ids, mut bits) = (device.buffer(0)?, weights.cast());
         sort_rows(stream, (&self.offsets, offsets), &new_ids, (&mut targets, &mut bits), order)?;
         Ok((targets, Arc::new(bits.cast())))
     }
 }
+
+/// Weights of this type, if there are any.
+type WeightsOf<W> = fn(&PartWeights) -> Option<&DeviceBuffer<W>>;
 
 /// Targets, the first vertex that there is a count for, and counts.
 static COUNT: LazyLock<Kernel<(Read<u32>, Value<u32>, Shared<u64>)>> = LazyLock::new(|| {
@@ -144,6 +185,22 @@ static COUNT: LazyLock<Kernel<(Read<u32>, Value<u32>, Shared<u64>)>> = LazyLock:
     });
     twin.with_cuda(trusted("count_reversed"))
 });
+
+/// Offsets and targets of rows, and of those of the same vertices that have more.
+static KEEP: LazyLock<Kernel<(Read<u64>, Read<u32>, Read<u64>, Write<u32>)>> =
+    LazyLock::new(|| {
+        type View<'a> = (&'a [u64], &'a [u32], &'a [u64], &'a mut [u32]);
+        let twin = Kernel::from_closure("keep_rows", |_, view: View<'_>| {
+            let (offsets, targets, their_offsets, their_targets) = view;
+            for (row, their_row) in offsets.windows(2).zip(their_offsets.windows(2)) {
+                let targets = &targets[row[0] as usize..row[1] as usize];
+                let end = their_row[1] as usize;
+                their_targets[end - targets.len()..end].copy_from_slice(targets);
+            }
+            Ok(())
+        });
+        twin.with_cuda(trusted("keep_rows"))
+    });
 
 /// Offsets, targets and weights of rows, and their first vertex; how many arcs each of the vertices still gets
 /// that rows are made for, which ends as zeros, offsets of these, what they get, and the first.
@@ -186,13 +243,13 @@ fn trusted(entry: &'static str) -> Trusted<CudaSource> {
     unsafe { Trusted::new(cuda_source(entry)) }
 }
 
-/// One of both kernels.
+/// One of the kernels.
 fn cuda_source(entry: &'static str) -> CudaSource {
     CudaSource::new("reversed_rows.cuh", entry, include_str!("reversed_rows.cuh"))
 }
 
-pub(crate) fn cuda_sources() -> [CudaSource; 2] {
-    ["count_reversed", "reverse_rows"].map(cuda_source)
+pub(crate) fn cuda_sources() -> [CudaSource; 3] {
+    ["count_reversed", "reverse_rows", "keep_rows"].map(cuda_source)
 }
 
 #[cfg(test)]
@@ -203,16 +260,50 @@ mod tests {
 
     use crate::{Columns, DistributedGraph, PartWeights};
 
-    /// On emulated GPUs, too: `scripts/emulate.sh`.
-    #[test]
-    fn every_arc_is_in_the_row_of_its_target() {
-        let context = Context::builder().devices(Devices::All).build().unwrap();
+    /// Of a Kronecker graph, with a vertex that an arc leads to from itself.
+    fn directed() -> CsrGraph {
         let kron = generate::kron(10, 8, &GenerateOptions::default()).unwrap();
         let arcs = (0..kron.vertices()).flat_map(|from| {
             let row = kron.neighbors(from).iter();
             row.filter(move |&&to| (from ^ to) % 3 != from % 3).map(move |&to| (from, to))
         });
-        let directed = CsrGraph::from_edges(kron.vertices(), &arcs.collect::<Vec<_>>()).unwrap();
+        let arcs: Vec<_> = arcs.chain([(5, 5)]).collect();
+        CsrGraph::from_edges(kron.vertices(), &arcs).unwrap()
+    }
+
+    /// On emulated GPUs, too: `scripts/emulate.sh`.
+    #[test]
+    fn rows_have_arcs_both_ways() {
+        let context = Context::builder().devices(Devices::All).build().unwrap();
+        let (graph, devices) = (directed(), context.devices().len());
+        let reversed = graph.transposed().unwrap();
+        let parts = partition::random(&graph, devices, 1);
+        let check = async {
+            let columns = Columns::Structure;
+            let upload = DistributedGraph::new(&context, &graph, parts.clone(), columns);
+            let both = upload.await.unwrap().symmetrized().await.unwrap();
+            for (place, device) in context.devices().iter().enumerate() {
+                let (stream, part) = (device.stream().unwrap(), &both.parts()[place]);
+                let targets = stream.download(&*part.targets).unwrap().await.unwrap();
+                let offsets = stream.download(&*part.offsets).unwrap().await.unwrap();
+                for (new, row) in parts.range(place).zip(offsets.windows(2)) {
+                    let original = parts.to_original(new);
+                    let ways = [graph.neighbors(original), reversed.neighbors(original)];
+                    let mut expected: Vec<u32> =
+                        ways.concat().into_iter().map(|target| parts.to_new(target)).collect();
+                    expected.sort_unstable();
+                    assert_eq!(targets[row[0] as usize..row[1] as usize], expected, "{new}");
+                }
+            }
+        };
+        context.block_on(check).unwrap();
+    }
+
+    /// On emulated GPUs, too: `scripts/emulate.sh`.
+    #[test]
+    fn every_arc_is_in_the_row_of_its_target() {
+        let context = Context::builder().devices(Devices::All).build().unwrap();
+        let directed = directed();
         let integers: Vec<u32> = (0..directed.arcs() as u32).map(|arc| arc * 7919 % 50).collect();
         let reals = integers.iter().map(|&weight| weight as f32 / 3.0).collect();
         let weighted = |weights| directed.clone().with_weights(Some(weights)).unwrap();
