@@ -194,9 +194,11 @@ impl Cc {
         let graph = DistributedGraph::new(context, whole, partition, columns).await?;
         let hub = source::max_degree(whole).map_or(0, |hub| graph.partition().to_new(hub));
         let mut survey = Survey::of(&graph).await?;
-        let (graph, both_ways) = match survey.is_symmetric || !is_gang(context) {
-            true => (graph, None),
-            false => with_both_ways(graph).await?,
+        let of_both_ways = Method::of(true, whole.vertices(), 2 * whole.arcs());
+        let are_missed = !survey.is_symmetric && of_both_ways == Method::OutsideHub;
+        let (graph, both_ways) = match are_missed && is_gang(context) {
+            true => with_both_ways(graph).await?,
+            false => (graph, None),
         };
         if both_ways.is_some() {
             survey = Survey::of(&graph).await?;

@@ -8,8 +8,8 @@ use std::fmt;
 #[non_exhaustive]
 #[repr(u32)]
 pub enum Method {
-    /// All of them: not every arc has its reverse, which GPUs that reach each other's memory make at the
-    /// upload, if they have room for it.
+    /// All of them: not every arc has its reverse. GPUs that reach each other's memory make the reverses of
+    /// many arcs at the upload, if they have room for them, and search.
     EveryArc,
     /// Those towards smaller vertices, since every arc has its reverse (Jaiganesh
     /// and Burtscher, ECL-CC, HPDC 2018): for graphs of few arcs. First those within

@@ -1,12 +1,12 @@
-// Rows whose ids become others, and which are sorted then, where they lie. Rows up to
-// `rows_of_warp` arcs are sorted by a warp each, longer ones by a block each: in its own memory, or,
+// Rows whose ids become others, and which are sorted then, where they lie. Rows up to `rows_of_thread` arcs are
+// sorted by a thread each, up to `rows_of_warp` by a warp, longer ones by a block each: in its own memory, or,
 // beyond `rows_of_block` arcs, in scratch memory. The twins are in `sort_rows.rs`.
 #include "lanes.cuh"
 #include "span.cuh"
 
 namespace millstream {
 
-enum : u32 { rows_of_warp = 256, rows_of_block = 2048 };
+enum : u32 { rows_of_thread = 4, rows_of_warp = 256, rows_of_block = 2048 };
 
 struct RowOrder {
     u32 by_weight;  // Then by target; else by target, then by weight.
@@ -199,7 +199,31 @@ class DigitSort {
     }
 };
 
-// Rows that a warp sorts.
+template <class Key>
+__device__ void order(Key& one, Key& other) {
+    const Key smaller = one < other ? one : other;
+    other = one < other ? other : one;
+    one = smaller;
+}
+
+// Sorts a row of `rows_of_thread` arcs at most: a thread.
+template <class Key>
+__device__ void sort_few(const RowArcs& arcs, u64 first, u32 len) {
+    static_assert(rows_of_thread == 4, "compared below");
+    Key keys[4];
+#pragma unroll
+    for (u32 at = 0; at < 4; ++at) keys[at] = at < len ? arcs.key<Key>(first + at) : ~Key(0);
+    order(keys[0], keys[1]);
+    order(keys[2], keys[3]);
+    order(keys[0], keys[2]);
+    order(keys[1], keys[3]);
+    order(keys[1], keys[2]);
+#pragma unroll
+    for (u32 at = 0; at < 4; ++at)
+        if (at < len) arcs.store(first + at, keys[at]);
+}
+
+// Rows that threads and warps sort: each warp has 32, a lane each of the shortest.
 template <class Key>
 __device__ void sort_short_rows(const Span<const u64>& offsets, const RowArcs& arcs) {
     constexpr u32 warps = 8;
@@ -207,16 +231,24 @@ __device__ void sort_short_rows(const Span<const u64>& offsets, const RowArcs& a
     __shared__ typename Sort::Shared shared[warps];
     __shared__ Key keys[warps][2 * rows_of_warp];
     const u32 warp = threadIdx.x / 32;
-    for (u64 row = thread_in_grid() / 32; row + 1 < offsets.len; row += threads_in_grid() / 32) {
-        const u64 first = offsets[row], len = offsets[row + 1] - first;
-        if (len > rows_of_warp || len == 0) continue;
-        if (len > 32) {
-            Sort(shared[warp], u32(len)).sort(arcs, first, keys[warp], u32(len));
-            continue;
+    for (u64 row = thread_in_grid(); row - lane() + 1 < offsets.len; row += threads_in_grid()) {
+        const bool is_row = row + 1 < offsets.len;
+        const u64 begin = is_row ? offsets[row] : 0;
+        const u64 arcs_of_row = is_row ? offsets[row + 1] - begin : 0;
+        if (arcs_of_row <= rows_of_thread) sort_few<Key>(arcs, begin, u32(arcs_of_row));
+        u32 left = __ballot_sync(~0u, arcs_of_row > rows_of_thread && arcs_of_row <= rows_of_warp);
+        for (; left != 0; left &= left - 1) {
+            const u32 which = __ffs(left) - 1;
+            const u64 first = __shfl_sync(~0u, begin, which);
+            const u32 len = __shfl_sync(~0u, u32(arcs_of_row), which);
+            if (len > 32) {
+                Sort(shared[warp], len).sort(arcs, first, keys[warp], len);
+                continue;
+            }
+            const u64 arc = first + lane();
+            const Key key = sorted_in_warp(lane() < len ? arcs.key<Key>(arc) : ~Key(0));
+            if (lane() < len) arcs.store(arc, key);
         }
-        const u64 arc = first + lane();
-        const Key key = sorted_in_warp(lane() < len ? arcs.key<Key>(arc) : ~Key(0));
-        if (lane() < len) arcs.store(arc, key);
     }
 }
 

@@ -90,7 +90,7 @@ fn sort_rows_within(
     let kernels = if weights.is_empty() { &UNWEIGHTED } else { &WEIGHTED };
     let rows = offsets.0.len() - 1;
     let arguments = (offsets.1, new_ids, &mut *targets, &mut *weights, order);
-    kernels.short.launch(stream, 32 * rows, arguments)?;
+    kernels.short.launch(stream, rows, arguments)?;
     let words_of_keys = if weights.is_empty() { 1 } else { 2 };
     let (long, longest) = long_rows(offsets.0, words_of_keys, most_scratch);
     if !long.is_empty() {
