@@ -53,7 +53,7 @@ pub async fn reversed_rows(
     made(context, own, all, (by_weight, false)).await
 }
 
-/// The same together with the rows in `own`, which have no weights: those of the same vertices, sorted.
+/// The same without weights and together with the rows in `own`: those of the same vertices, sorted.
 ///
 /// # Errors
 /// As [`reversed_rows`].
@@ -123,7 +123,10 @@ struct Reversal<'a> {
 impl Reversal<'_> {
     fn rows(&self, stream: &Stream, own: &Part) -> Result<Part> {
         let offsets = stream.lent(HostData::shared(Arc::clone(&self.offsets) as Arc<_>))?;
-        let are_real = self.parts.iter().any(|(_, part)| part.weights.reals().is_some());
+        let has = |weights: fn(&PartWeights) -> bool| {
+            !self.keeps_own && self.parts.iter().any(|(_, part)| weights(&part.weights))
+        };
+        let are_real = has(|weights| weights.reals().is_some());
         let (targets, weights) = if are_real {
             let order = RowOrder::new(self.by_weight, true);
             let (targets, weights) =
@@ -131,10 +134,11 @@ impl Reversal<'_> {
             (targets, PartWeights::Real(weights))
         } else {
             let order = RowOrder::new(self.by_weight, false);
+            let has_some = has(|weights| weights.integers().is_some());
+            let integers: WeightsOf<u32> = if has_some { PartWeights::integers } else { |_| None };
             let (targets, weights) =
-                self.arcs(stream, own, &offsets, (PartWeights::integers, &INTEGERS, order))?;
-            let has_none = self.parts.iter().all(|(_, part)| part.weights.integers().is_none());
-            (targets, if has_none { PartWeights::None } else { PartWeights::Integer(weights) })
+                self.arcs(stream, own, &offsets, (integers, &INTEGERS, order))?;
+            (targets, if has_some { PartWeights::Integer(weights) } else { PartWeights::None })
         };
         let (offsets, targets) = (Arc::new(offsets), Arc::new(targets));
         Ok(Part { offsets, targets, weights, owners: Arc::clone(&own.owners) })
@@ -276,16 +280,19 @@ mod tests {
     fn rows_have_arcs_both_ways() {
         let context = Context::builder().devices(Devices::All).build().unwrap();
         let (graph, devices) = (directed(), context.devices().len());
+        let weights = Weights::Integer((0..graph.arcs() as u32).collect());
+        let graph = graph.with_weights(Some(weights)).unwrap();
         let reversed = graph.transposed().unwrap();
         let parts = partition::random(&graph, devices, 1);
         let check = async {
-            let columns = Columns::Structure;
+            let columns = Columns::Weighted;
             let upload = DistributedGraph::new(&context, &graph, parts.clone(), columns);
             let both = upload.await.unwrap().symmetrized().await.unwrap();
             for (place, device) in context.devices().iter().enumerate() {
                 let (stream, part) = (device.stream().unwrap(), &both.parts()[place]);
                 let targets = stream.download(&*part.targets).unwrap().await.unwrap();
                 let offsets = stream.download(&*part.offsets).unwrap().await.unwrap();
+                assert!(matches!(part.weights, PartWeights::None));
                 for (new, row) in parts.range(place).zip(offsets.windows(2)) {
                     let original = parts.to_original(new);
                     let ways = [graph.neighbors(original), reversed.neighbors(original)];
