@@ -277,7 +277,7 @@ using RowKey = u64;
 using RowKey = u32;
 #endif
 
-extern "C" __global__ __launch_bounds__(256) void sort_short_rows(
+extern "C" __global__ __launch_bounds__(256, 4) void sort_short_rows(
     const __grid_constant__ Span<const u64> offsets, const __grid_constant__ Span<const u32> new_ids,
     const __grid_constant__ Span<u32> targets, const __grid_constant__ Span<u32> weights,
     const __grid_constant__ RowOrder order) {
