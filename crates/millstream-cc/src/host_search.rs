@@ -9,7 +9,8 @@ use std::time::Instant;
 use millstream_device::{Grid, Kernel, KernelResult, Parameter, Read, Shared, Stream, Value};
 use millstream_flow::Context;
 use millstream_graph::Partition;
-use millstream_traversal::internals::{TwinMeetings, streams, visit_rows};
+use millstream_graph::pieces::visit_rows;
+use millstream_traversal::internals::{TwinMeetings, streams};
 
 use crate::cc::CcResult;
 use crate::hooking::{are_together, hook};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use millstream_device::{
     CudaSource, Grid, Kernel, KernelFault, Read, Shared, Trusted, Value, Write,
 };
-use millstream_traversal::internals::visit_rows;
+use millstream_graph::pieces::visit_rows;
 
 use crate::Method;
 use crate::hooking::{are_together, hook, look_for_root};

@@ -1,5 +1,7 @@
 //! Loops that all threads share, in pieces that are worth waking a thread for.
 
+use std::ops::Range;
+
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, MinLen, ParallelIterator};
 use rayon::range::Iter;
 
@@ -56,6 +58,27 @@ pub(crate) fn first_position(len: usize, is_so: impl Fn(usize) -> bool + Sync) -
 pub fn rows_of(graph: &CsrGraph) -> MinLen<Iter<u32>> {
     let least = least_rows(graph.vertices() as usize, graph.targets().len());
     (0..graph.vertices()).into_par_iter().with_min_len(least)
+}
+
+/// Calls `visit(row, its_arcs)` for the rows that these arcs lie in, of the first and the last those parts:
+/// threads share out arcs, since a hub's row may be most of them.
+///
+/// ```
+/// let mut visited = Vec::new();
+/// let rows = [0, 3, 3, 8];
+/// millstream_graph::pieces::visit_rows(&rows, 1..7, |row, arcs| visited.push((row, arcs)));
+/// assert_eq!(visited, [(0, 1..3), (1, 3..3), (2, 3..7)]);
+/// ```
+#[inline]
+pub fn visit_rows(offsets: &[u64], arcs: Range<usize>, mut visit: impl FnMut(usize, Range<usize>)) {
+    // The last row that begins there or before.
+    let mut row = offsets.partition_point(|&offset| offset <= arcs.start as u64).saturating_sub(1);
+    let mut arc = arcs.start;
+    while arc < arcs.end {
+        let end = arcs.end.min(offsets[row + 1] as usize);
+        visit(row, arc..end);
+        (row, arc) = (row + 1, end);
+    }
 }
 
 /// Rows that are as much work as [`LEAST`] items.

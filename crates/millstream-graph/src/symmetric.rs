@@ -110,7 +110,7 @@ impl CsrGraph {
     }
 
     /// Whether some arcs of a few rows have their reverses, and of the same weight if weights count: a first
-    /// look, in microseconds. Of most graphs that are not [symmetric](CsrGraph::is_symmetric) some
+    /// look, at some hundred rows. Of most graphs that are not [symmetric](CsrGraph::is_symmetric) some
     /// have none; of those that are, all have.
     ///
     /// ```

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use rayon::prelude::*;
 
 use crate::build::{ArcWeight, as_atomic, zeroed};
-use crate::pieces::{LEAST, least_rows};
+use crate::pieces::{LEAST, least_rows, visit_rows};
 use crate::rows::sort_by_target;
 use crate::{CsrGraph, GraphError, Weights};
 
@@ -116,35 +116,21 @@ impl<W: ArcWeight> Turned<'_, W> {
             let places = &mut places[round.clone()];
             let first = chunk * chunk_arcs;
             let end = self.graph.targets().len().min(first + chunk_arcs);
-            self.visit_arcs(first..end, |source, arc, target| {
-                // Blocks before the round come to lie beyond its end.
-                let block = ((target >> shift) as usize).wrapping_sub(round.start);
-                let Some(place) = places.get_mut(block) else { return };
-                let at = *place - begin;
-                // Relaxed: each place is one arc's, and is read when the parallel loop has ended.
-                packed[at].store(u64::from(target) << 32 | source as u64, Ordering::Relaxed);
-                if W::STORED {
-                    packed_keys[at].store(self.weights[arc].to_key(), Ordering::Relaxed);
+            visit_rows(self.graph.offsets(), first..end, |source, arcs| {
+                for (arc, &target) in arcs.clone().zip(&self.graph.targets()[arcs]) {
+                    // Blocks before the round come to lie beyond its end.
+                    let block = ((target >> shift) as usize).wrapping_sub(round.start);
+                    let Some(place) = places.get_mut(block) else { continue };
+                    let at = *place - begin;
+                    // Relaxed: each place is one arc's, and is read when the parallel loop has ended.
+                    packed[at].store(u64::from(target) << 32 | source as u64, Ordering::Relaxed);
+                    if W::STORED {
+                        packed_keys[at].store(self.weights[arc].to_key(), Ordering::Relaxed);
+                    }
+                    *place += 1;
                 }
-                *place += 1;
             });
         });
-    }
-
-    /// Calls `visit(source, arc, target)` for these arcs: not for whole rows, since a hub's may be most arcs.
-    #[inline]
-    fn visit_arcs(&self, arcs: Range<usize>, mut visit: impl FnMut(usize, usize, u32)) {
-        let (offsets, targets) = (self.graph.offsets(), self.graph.targets());
-        let begins_before = |&offset: &u64| offset <= arcs.start as u64;
-        let mut source = offsets.partition_point(begins_before).saturating_sub(1);
-        let mut first = arcs.start;
-        while first < arcs.end {
-            let end = arcs.end.min(offsets[source + 1] as usize);
-            for (arc, &target) in (first..).zip(&targets[first..end]) {
-                visit(source, arc, target);
-            }
-            (source, first) = (source + 1, end);
-        }
     }
 }
 

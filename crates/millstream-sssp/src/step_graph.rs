@@ -69,12 +69,11 @@ impl StepGraph {
         let (incoming, entering) = upload.await?;
         let is_symmetric = matches!(entering, Cow::Borrowed(_));
         drop(entering);
-        let outgoing = if is_symmetric && context.devices().len() == 1 {
+        let are_several_gpus = context.all_gpus() && context.devices().len() > 1;
+        let outgoing = if is_symmetric && !are_several_gpus {
             Outgoing::Incoming
         } else if context.all_gpus() {
             Outgoing::Divided(divided(&incoming).await?)
-        } else if is_symmetric {
-            Outgoing::Incoming
         } else {
             let partition = incoming.partition().clone();
             let owned = DistributedGraph::new(context, graph, partition, columns);

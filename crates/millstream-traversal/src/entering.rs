@@ -1,5 +1,5 @@
 //! The arcs that enter vertices: those that leave them, if a graph is symmetric. It is taken for that
-//! until it is known: devices find it out in a hundredth of the time that the host needs.
+//! until it is known, since GPUs find it out much sooner than the host.
 
 use std::borrow::Cow;
 

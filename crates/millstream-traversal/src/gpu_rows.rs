@@ -10,7 +10,7 @@ use millstream_graph::{CsrGraph, Partition, Weights};
 
 use crate::Result;
 use crate::part::{Part, PartWeights};
-use crate::sort_rows::{RowOrder, sort_rows};
+use crate::sort_rows::{RowOrder, RowsToSort};
 use crate::upload_to_all::upload_to_all;
 
 /// The rows of each part of `graph`, sorted by weight or by target, and how long that has taken once they
@@ -74,8 +74,14 @@ impl UnsortedRows {
         let offsets = Arc::new(offsets);
         let on_device = stream.lent(HostData::shared(Arc::clone(&offsets) as Arc<_>))?;
         let order = RowOrder::new(by_weight, are_real == Some(true));
-        let arcs = (&mut targets, &mut weights);
-        sort_rows(stream, (&offsets, &on_device), &new_ids, arcs, order)?;
+        let rows = RowsToSort {
+            offsets: (&offsets, &on_device),
+            new_ids: &new_ids,
+            targets: &mut targets,
+            weights: &mut weights,
+            order,
+        };
+        rows.sort(stream)?;
         let weights = match are_real {
             None => PartWeights::None,
             Some(false) => PartWeights::Integer(Arc::new(weights)),

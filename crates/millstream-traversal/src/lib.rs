@@ -43,7 +43,6 @@ mod unsuitable;
 mod upload_to_all;
 mod value;
 mod vertex_program;
-mod visit_rows;
 
 pub use degree_order::DegreeOrder;
 pub use delta::Delta;
@@ -84,5 +83,4 @@ pub mod internals {
     pub use crate::twin_meetings::{TwinMeetings, streams};
     pub use crate::upload_to_all::upload_to_all;
     pub use crate::value::Value;
-    pub use crate::visit_rows::visit_rows;
 }

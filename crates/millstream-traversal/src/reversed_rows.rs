@@ -11,16 +11,15 @@ use millstream_device::{
     SharedBuffer, Stream, Trusted, Value, Write,
 };
 use millstream_flow::Context;
-use millstream_graph::pieces::InPieces;
+use millstream_graph::pieces::{InPieces, visit_rows};
 use millstream_graph::row_index;
 use rayon::prelude::*;
 
 use crate::Result;
 use crate::checks::check_row;
 use crate::part::{Part, PartWeights};
-use crate::sort_rows::{RowOrder, sort_rows};
+use crate::sort_rows::{RowOrder, RowsToSort};
 use crate::upload_to_all::upload_to_all;
-use crate::visit_rows::visit_rows;
 
 /// What one device turns round: all arcs of `parts`, each with its first vertex, that lead to `vertices`.
 #[derive(Debug)]
@@ -167,7 +166,14 @@ impl Reversal<'_> {
             KEEP.launch(stream, own.targets.len(), arguments)?;
         }
         let (new_ids, mut bits) = (device.buffer(0)?, weights.cast());
-        sort_rows(stream, (&self.offsets, offsets), &new_ids, (&mut targets, &mut bits), order)?;
+        let rows = RowsToSort {
+            offsets: (&self.offsets, offsets),
+            new_ids: &new_ids,
+            targets: &mut targets,
+            weights: &mut bits,
+            order,
+        };
+        rows.sort(stream)?;
         Ok((targets, Arc::new(bits.cast())))
     }
 }

@@ -65,48 +65,49 @@ impl RowOrder {
     }
 }
 
-/// Gives targets their `new_ids`, of which there are none if these stay, and sorts each row, given by
-/// all `offsets` of `targets`; of `weights` there are none, or as many.
-pub(crate) fn sort_rows(
-    stream: &Stream,
-    offsets: (&[u64], &DeviceBuffer<u64>),
-    new_ids: &DeviceBuffer<u32>,
-    (targets, weights): (&mut DeviceBuffer<u32>, &mut DeviceBuffer<u32>),
-    order: RowOrder,
-) -> Result<()> {
-    let scratch = SCRATCH.max(targets.len() as u64 / ARCS_FOR_WORD);
-    sort_rows_within(scratch, stream, offsets, new_ids, (targets, weights), order)
+/// Rows on a device that are to be sorted.
+pub(crate) struct RowsToSort<'a> {
+    /// The row index, all of `targets`, on the host and on the device.
+    pub(crate) offsets: (&'a [u64], &'a DeviceBuffer<u64>),
+    /// What targets become; none if these stay.
+    pub(crate) new_ids: &'a DeviceBuffer<u32>,
+    pub(crate) targets: &'a mut DeviceBuffer<u32>,
+    /// None, or as many.
+    pub(crate) weights: &'a mut DeviceBuffer<u32>,
+    pub(crate) order: RowOrder,
 }
 
-/// The same with at most so many words of scratch memory, unless a row needs more.
-fn sort_rows_within(
-    most_scratch: u64,
-    stream: &Stream,
-    offsets: (&[u64], &DeviceBuffer<u64>),
-    new_ids: &DeviceBuffer<u32>,
-    (targets, weights): (&mut DeviceBuffer<u32>, &mut DeviceBuffer<u32>),
-    order: RowOrder,
-) -> Result<()> {
-    let kernels = if weights.is_empty() { &UNWEIGHTED } else { &WEIGHTED };
-    let rows = offsets.0.len() - 1;
-    let arguments = (offsets.1, new_ids, &mut *targets, &mut *weights, order);
-    kernels.short.launch(stream, rows, arguments)?;
-    let words_of_keys = if weights.is_empty() { 1 } else { 2 };
-    let (long, longest) = long_rows(offsets.0, words_of_keys, most_scratch);
-    if !long.is_empty() {
-        let size = long.len() * THREADS as usize;
-        let arguments = (&stream.uploaded(long)?, new_ids, &mut *targets, &mut *weights, order);
-        kernels.long.launch(stream, size, arguments)?;
+impl RowsToSort<'_> {
+    /// Gives targets their new ids, and sorts each row, in the order of the stream.
+    pub(crate) fn sort(self, stream: &Stream) -> Result<()> {
+        let most_scratch = SCRATCH.max(self.targets.len() as u64 / ARCS_FOR_WORD);
+        self.sort_within(most_scratch, stream)
     }
-    let words = longest.iter().map(|(_, words)| *words).max().unwrap_or(0);
-    let mut scratch = stream.device().buffer_to_overwrite(words as usize)?;
-    for (rows, _) in longest {
-        let size = rows.len() * MOST_THREADS as usize;
-        let rows = stream.uploaded(rows)?;
-        let arguments = (&rows, &mut scratch, new_ids, &mut *targets, &mut *weights, order);
-        kernels.longest.launch(stream, size, arguments)?;
+
+    /// The same with at most so many words of scratch memory, unless a row needs more.
+    fn sort_within(self, most_scratch: u64, stream: &Stream) -> Result<()> {
+        let RowsToSort { offsets: (offsets, on_device), new_ids, targets, weights, order } = self;
+        let kernels = if weights.is_empty() { &UNWEIGHTED } else { &WEIGHTED };
+        let arguments = (on_device, new_ids, &mut *targets, &mut *weights, order);
+        kernels.short.launch(stream, offsets.len() - 1, arguments)?;
+        let words_of_keys = if weights.is_empty() { 1 } else { 2 };
+        let (long, longest) = long_rows(offsets, words_of_keys, most_scratch);
+        if !long.is_empty() {
+            let size = long.len() * THREADS as usize;
+            let rows = stream.uploaded(long)?;
+            let arguments = (&rows, new_ids, &mut *targets, &mut *weights, order);
+            kernels.long.launch(stream, size, arguments)?;
+        }
+        let words = longest.iter().map(|(_, words)| *words).max().unwrap_or(0);
+        let mut scratch = stream.device().buffer_to_overwrite(words as usize)?;
+        for (rows, _) in longest {
+            let size = rows.len() * MOST_THREADS as usize;
+            let rows = stream.uploaded(rows)?;
+            let arguments = (&rows, &mut scratch, new_ids, &mut *targets, &mut *weights, order);
+            kernels.longest.launch(stream, size, arguments)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Rows for blocks, the longest first; and those for which a block's own memory is too small, as many at a
@@ -278,8 +279,14 @@ mod tests {
         let new_ids = stream.uploaded(new_ids.to_vec()).unwrap();
         let mut targets = stream.uploaded(targets).unwrap();
         let mut weights = stream.uploaded(weights.to_vec()).unwrap();
-        let (rows, arcs) = ((&offsets[..], &on_device), (&mut targets, &mut weights));
-        sort_rows_within(7_000, &stream, rows, &new_ids, arcs, order).unwrap();
+        let rows = RowsToSort {
+            offsets: (&offsets, &on_device),
+            new_ids: &new_ids,
+            targets: &mut targets,
+            weights: &mut weights,
+            order,
+        };
+        rows.sort_within(7_000, &stream).unwrap();
         let download = |words| stream.download(words).unwrap().wait().unwrap();
         (download(&targets), download(&weights))
     }

@@ -10,11 +10,11 @@ use millstream_device::{
     Stream, Trusted, Value,
 };
 use millstream_graph::imbalance;
+use millstream_graph::pieces::visit_rows;
 
 use crate::Result;
 use crate::graph::DistributedGraph;
 use crate::part::{Part, PartWeights};
-use crate::visit_rows::visit_rows;
 
 /// Arcs of a block.
 const ARCS: usize = 1 << 14;
