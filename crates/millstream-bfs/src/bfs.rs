@@ -21,6 +21,7 @@ use crate::hubs::Hubs;
 use crate::incoming::Incoming;
 use crate::isolated::Isolated;
 use crate::level_search::LevelSearch;
+use crate::near::near_rows;
 use crate::rule::Levels;
 use crate::{Error, Result};
 
@@ -199,7 +200,8 @@ impl Bfs {
     /// however large it is ([`Algorithm::Auto`]). On devices that can go level by level, one of
     /// thin levels and four arcs a vertex at most, with few longer rows, gets *packed rows* too,
     /// 16 bytes a vertex ([`Bfs::layouts`]): searches by near and far piles read
-    /// them. On several GPUs it must be symmetric, and each gets the rows of a *halo* around
+    /// them. So does one of up to 16 arcs, with 4 bytes an arc more, if its levels are many too: on GPUs 64 or more,
+    /// on host devices if the graph is [chain-like](DepthProbe::is_chain_like). On several GPUs it must be symmetric, and each gets the rows of a *halo* around
     /// its part, of half as many vertices at most: those from which up to 64 arcs lead into it. With
     /// it a GPU searches many levels before it meets the others. Of host devices the first one gets
     /// all rows.
@@ -304,12 +306,7 @@ impl Bfs {
             true => Incoming::new(graph, &distributed).await?,
             false => Incoming::none(context, graph).await?,
         };
-        let is_needed = algorithm == Algorithm::NearFar;
-        let near = match options.layouts && algorithm != Algorithm::Asynchronous {
-            false => Err(Unsuitable::Upload),
-            true if !depth.is_thin() => Err(Unsuitable::Levels),
-            true => NearRows::new::<Levels>(graph, &distributed, is_needed).await?,
-        };
+        let near = near_rows(graph, &distributed, depth, &options).await?;
         let has_hubs = options.layouts && are_gpus && near.is_err();
         let hubs = match incoming.of(&distributed).filter(|_| has_hubs) {
             Some(reversed) => {

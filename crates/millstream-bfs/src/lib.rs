@@ -11,6 +11,7 @@ mod incoming;
 mod isolated;
 mod level_search;
 mod level_twin;
+mod near;
 mod path;
 mod phase;
 mod rule;

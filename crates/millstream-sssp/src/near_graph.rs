@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 use millstream_graph::{CsrGraph, Weights};
-use millstream_traversal::internals::{Attempt, NearFar, NearRows, Value};
+use millstream_traversal::internals::{Attempt, NearFar, NearRows, RowWidth, Value};
 use millstream_traversal::{DistributedGraph, Unsuitable};
 
 use crate::Result;
 use crate::algorithm::Algorithm;
 use crate::means::Means;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
+
+/// How much smaller steps are of the next attempt.
+const SHRINKS: f64 = 4.0;
+/// At most. Where steps of a 64th are too wide, the graph is no mesh.
+const ATTEMPTS: u32 = 4;
 
 /// The graph, and its rows once more.
 #[derive(Debug)]
@@ -43,28 +48,47 @@ impl NearGraph {
         is_real: bool,
         algorithm: Algorithm,
     ) -> Result<Result<NearRows, Unsuitable>> {
-        let is_needed = algorithm == Algorithm::NearFar;
-        let rows = match (algorithm, is_real) {
-            (Algorithm::Asynchronous | Algorithm::Stepping, _) => Err(Unsuitable::Upload),
-            (_, false) => NearRows::new::<IntegerDistances>(graph, distributed, is_needed).await?,
-            (_, true) => NearRows::new::<RealDistances>(graph, distributed, is_needed).await?,
+        let is_needed = match algorithm {
+            Algorithm::NearFar => true,
+            Algorithm::Auto => false,
+            Algorithm::Asynchronous | Algorithm::Stepping => return Ok(Err(Unsuitable::Upload)),
         };
+        let width = RowWidth::of(graph);
+        let rows = match is_real {
+            false => NearRows::new::<IntegerDistances>(graph, distributed, width, is_needed).await,
+            true => NearRows::new::<RealDistances>(graph, distributed, width, is_needed).await,
+        }?;
         let is_worth_it = |rows: &NearRows| is_needed || rows.meet_seldom();
         Ok(rows.and_then(|rows| if is_worth_it(&rows) { Ok(rows) } else { Err(Unsuitable::Parts) }))
     }
 
-    /// Searches with `waiting` vertices waiting at a time at most.
+    /// Searches with `waiting` vertices waiting at a time at most, in steps of `delta`, or, where that makes
+    /// too many wait and it `may_shrink`, of a quarter of it, or a sixteenth, and so on. With the step of the last
+    /// attempt.
     pub(crate) async fn search<R: DistanceRule, V: Value>(
         &self,
         sources: &[u32],
         limit: u32,
-        delta: Option<f64>,
+        (mut delta, may_shrink): (Option<f64>, bool),
         waiting: usize,
         patience: Duration,
-    ) -> Result<Attempt> {
+    ) -> Result<(Attempt, Option<f64>)> {
         let (NearGraph { graph, rows, .. }, grows) = (self, self.grows);
-        let delta = delta.map(R::step);
-        let search = NearFar::<R> { graph, rows, limit, delta, grows, waiting, patience };
-        Ok(search.run::<V>(sources).await?)
+        let mut given_up = Duration::ZERO;
+        for attempt in 1.. {
+            let step = delta.map(R::step);
+            let search = NearFar::<R> { graph, rows, limit, delta: step, grows, waiting, patience };
+            match search.run::<V>(sources).await? {
+                Attempt::Found(outcome) => {
+                    return Ok((Attempt::Found(outcome.after(given_up)), delta));
+                }
+                Attempt::GivenUp(time) => given_up += time,
+            }
+            match delta.filter(|_| may_shrink && attempt < ATTEMPTS) {
+                Some(farther) => delta = Some(farther / SHRINKS),
+                None => break,
+            }
+        }
+        Ok((Attempt::GivenUp(given_up), delta))
     }
 }

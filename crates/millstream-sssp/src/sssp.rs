@@ -453,9 +453,10 @@ impl Sssp {
                 StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
             }
             Uploaded::NearFar(near) => {
-                match near.search::<R, V>(sources, limit, step, waiting, patience).await? {
-                    Attempt::Found(outcome) => outcome,
-                    Attempt::GivenUp(time) => {
+                let steps = (step, delta == Delta::Auto);
+                match near.search::<R, V>(sources, limit, steps, waiting, patience).await? {
+                    (Attempt::Found(outcome), step) => return Ok((algorithm, step, outcome)),
+                    (Attempt::GivenUp(time), _) => {
                         let step = delta.step(near.other_delta);
                         let search = self.asynchronously::<R, V>(&near.graph, sources, limit, step);
                         return Ok((Algorithm::Asynchronous, step, search.await?.after(time)));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::lock::Mutex;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
-use millstream_traversal::internals::{NearRows, check_partition, check_rows, upload_entering};
+use millstream_traversal::internals::{RowWidth, check_partition, check_rows, upload_entering};
 use millstream_traversal::{
     Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part,
 };
@@ -107,10 +107,10 @@ impl StepGraph {
     }
 }
 
-/// Whether a search should go in steps, if the devices can: unless these are many. A graph that suits
-/// near and far piles has many, too, where it is too small for that to be seen.
+/// Whether a search should go in steps, if the devices can: unless these are many. A graph like a
+/// road map has many, too, where it is too small for that to be seen.
 pub(crate) fn is_worth_it(graph: &CsrGraph, depth: DepthProbe) -> bool {
-    let is_random = || depth.is_near() && !NearRows::suit(graph);
+    let is_random = || depth.is_near() && RowWidth::of(graph) != Some(RowWidth::Four);
     !depth.is_deep() && (is_random() || !partition::is_mesh_like(graph))
 }
 

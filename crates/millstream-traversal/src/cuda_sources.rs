@@ -4,6 +4,7 @@ use millstream_device::CudaSource;
 use millstream_worklist::Program;
 
 use crate::relaxation::{CudaRule, Relaxation};
+use crate::row_width::RowWidth;
 use crate::value::Value;
 use crate::{Vertices, hubs, near_far, pack_near_rows, reversed_rows, sort_rows, survey};
 
@@ -12,7 +13,9 @@ use crate::{Vertices, hubs, near_far, pack_near_rows, reversed_rows, sort_rows, 
 pub fn cuda_sources<R: CudaRule, V: Value>() -> Vec<CudaSource> {
     let worklist = Vertices::<Relaxation<R, V>>::cuda().into_iter();
     let worklist = worklist.flat_map(|cuda| cuda.cuda_sources::<Vertices<Relaxation<R, V>>>());
-    let piles = [true, false].map(near_far::cuda_source::<R, V>);
+    let piles = RowWidth::ALL.into_iter().flat_map(|width| {
+        [true, false].map(|grows| near_far::cuda_source::<R, V>(width.threads(), grows))
+    });
     let sorting = sort_rows::sources(R::WEIGHS).into_iter().chain(reversed_rows::cuda_sources());
     let others = [pack_near_rows::cuda_source::<R>(), hubs::cuda_source(), survey::cuda_source()];
     worklist.chain(piles).chain(others).chain(sorting).collect()

@@ -32,6 +32,7 @@ mod part;
 mod path;
 mod relaxation;
 mod reversed_rows;
+mod row_width;
 mod run;
 mod shared_course;
 mod sort_rows;
@@ -77,6 +78,7 @@ pub mod internals {
     pub use crate::path::path_to;
     pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
     pub use crate::reversed_rows::{ToReverse, reversed_rows};
+    pub use crate::row_width::RowWidth;
     pub use crate::run::{Outcome, run};
     pub use crate::survey::Survey;
     pub use crate::twin_lists::{TwinLists, claim};

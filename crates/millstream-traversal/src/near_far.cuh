@@ -112,13 +112,13 @@ class NearFarSearch : public NearFarDevice {
             listed(2) = 0;
             block.visited += here;
         }
-        for (u32 at = threadIdx.x; at < here * NearRow::most; at += threads) {
-            const u32 item = at / NearRow::most;
-            const u32 arc = at % NearRow::most;
+        for (u32 at = threadIdx.x; at < here * near_far_threads; at += threads) {
+            const u32 item = at / near_far_threads;
+            const u32 arc = at % near_far_threads;
             const NearRow& row = block.rows[turn % 2][item];
-            const u32 target = row.targets[arc];
+            const u32 target = row.targets[arc % NearRow::most];
             if (target < NearRow::special) {
-                visit(item, target, row.weight(arc), most);
+                if (arc < NearRow::most) visit(item, target, row.weight(arc), most);
             } else if (target != NearRow::none) {
                 visit_long(item, row, arc, most);
             }
@@ -127,11 +127,11 @@ class NearFarSearch : public NearFarDevice {
         ++turn;
     }
 
-    // Every fourth arc of a row that is not packed.
+    // What a thread visits of a row that is not packed.
     __device__ void visit_long(u32 item, const NearRow& row, u32 arc, u32 most) {
         const u32 begin = row.targets[NearRow::long_begin] - NearRow::special;
         const u32 arcs = row.targets[NearRow::long_arcs] - NearRow::special;
-        for (; arc < arcs; arc += NearRow::most) {
+        for (; arc < arcs; arc += near_far_threads) {
             const bool weighs = graph.long_weights.len > 0;
             const u32 weight = weighs ? graph.long_weights[begin + arc] : 1;
             visit(item, graph.long_targets[begin + arc], weight, most);

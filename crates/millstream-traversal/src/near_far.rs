@@ -16,8 +16,9 @@ use crate::gang_kernel::gang_kernel;
 use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
 use crate::halo_shape::HaloShape;
-use crate::near_rows::NearRows;
+use crate::near_rows::{NearRows, TooWide};
 use crate::relaxation::CudaRule;
+use crate::row_width::RowWidth;
 use crate::run::Outcome;
 use crate::value::{UNREACHED, Value};
 use crate::{DistributedGraph, Result, near_far_twin};
@@ -100,7 +101,7 @@ impl<R: CudaRule> NearFar<'_, R> {
 
     /// Searches from `sources` (original ids), all with key 0. Given up if more vertices than
     /// [`NearFar::waiting`] had to wait on a GPU, in this search or in one before of the same rows with
-    /// no less of it;
+    /// no less of it and no larger [`NearFar::delta`];
     /// and not begun where predecessors could make a cycle, on several GPUs (`NEAR_FAR.md`).
     ///
     /// # Errors
@@ -123,18 +124,23 @@ impl<R: CudaRule> NearFar<'_, R> {
         let context = self.graph.context();
         let is_alone = context.devices().len() == 1;
         let is_right = !V::KEEPS_PREDECESSOR || self.grows || is_alone;
-        if !is_right || self.rows.are_too_wide(self.room()) {
+        let width = TooWide { waiting: self.room(), delta: self.first_end() };
+        if !is_right || self.rows.are_too_wide(width) {
             return Ok(Attempt::GivenUp(Duration::ZERO));
         }
         let memory = &self.memory::<V>(sources).await?[..];
-        let kernel = match self.grows {
-            true => gang_kernel("near_far", trusted::<R, V, true>),
-            false => gang_kernel("near_far", trusted::<R, V, false>),
+        let kernel = match (self.rows.width(), self.grows) {
+            (RowWidth::Four, true) => gang_kernel("near_far", trusted::<R, V, 4, true>),
+            (RowWidth::Four, false) => gang_kernel("near_far", trusted::<R, V, 4, false>),
+            (RowWidth::Eight, true) => gang_kernel("near_far", trusted::<R, V, 8, true>),
+            (RowWidth::Eight, false) => gang_kernel("near_far", trusted::<R, V, 8, false>),
+            (RowWidth::Sixteen, true) => gang_kernel("near_far", trusted::<R, V, 16, true>),
+            (RowWidth::Sixteen, false) => gang_kernel("near_far", trusted::<R, V, 16, false>),
         };
         let bind = |host: &_, member: GangMember<'_>| self.bind(kernel, memory, host, member);
         let run_time = Gang::run_kernel(context, kernel, bind).await?;
         let Some(done) = reported(memory).await? else {
-            self.rows.set_too_wide(self.room());
+            self.rows.set_too_wide(width);
             return Ok(Attempt::GivenUp(run_time));
         };
         let statistics = GangWork::statistics(&done, context.devices(), size_of::<u64>() as u64);
@@ -230,13 +236,13 @@ async fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>
     GangWork::reported(&gangs, "near_far", "threshold").await.map(Some)
 }
 
-fn trusted<R: CudaRule, V: Value, const GROWS: bool>() -> Trusted<CudaSource> {
+fn trusted<R: CudaRule, V: Value, const THREADS: u32, const GROWS: bool>() -> Trusted<CudaSource> {
     // SAFETY: the kernel keeps to its arguments as the signature says.
-    unsafe { Trusted::new(cuda_source::<R, V>(GROWS)) }
+    unsafe { Trusted::new(cuda_source::<R, V>(THREADS, GROWS)) }
 }
 
-/// The gang's kernel: each file goes on where the one before ends.
-pub(crate) fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
+/// The gang's kernel, of which `threads` visit a row: each file goes on where the one before ends.
+pub(crate) fn cuda_source<R: CudaRule, V: Value>(threads: u32, grows: bool) -> CudaSource {
     const TEXT: &str = concat!(
         "#line 1 \"near_row.cuh\"\n",
         include_str!("near_row.cuh"),
@@ -249,7 +255,8 @@ pub(crate) fn cuda_source<R: CudaRule, V: Value>(grows: bool) -> CudaSource {
     let text = format!(
         "#include \"distances.cuh\"\n#define MILLSTREAM_ROW_WEIGHS {weighs}\n\
          namespace millstream {{\nusing NearFarRule = {rule};\nusing NearFarValue = u{bits};\n\
-         constexpr bool near_far_grows = {grows};\n}}\n{TEXT}"
+         constexpr bool near_far_grows = {grows};\n\
+         constexpr u32 near_far_threads = {threads};\n}}\n{TEXT}"
     );
     let structs = [GangPlace::LAYOUT, HaloShape::LAYOUT, Settings::LAYOUT];
     let source = CudaSource::generated("near_far.cuh", "near_far", text).structs(&structs);

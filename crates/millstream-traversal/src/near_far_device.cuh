@@ -2,7 +2,8 @@
 // NEAR_FAR.md.
 //
 // `NearFarRule` is how keys grow along arcs, and `near_far_grows` whether along each of them;
-// `NearFarValue` is what a vertex holds: 32 bits, or 64 with its predecessor.
+// `NearFarValue` is what a vertex holds: 32 bits, or 64 with its predecessor. `near_far_threads`
+// visit an item: `NearRow::most`, or more where most rows are longer.
 
 #include "block_tally.cuh"
 #include "gang_device.cuh"
@@ -150,15 +151,25 @@ class NearFarDevice : public GangDevice<const u32&> {
         barrier.stop_all();
     }
 
-    // A vertex whose key became smaller, `later` lists from the one that is read now: here, if
-    // fewer than `most` are, else in the log.
-    __device__ void list(u32 later, u32 vertex, u32 key, const NearRow& row, u32 most) {
-        // They come while others are visited.
+    // What a visit of a row reads first: it comes while others are visited.
+    __device__ void prefetch_beyond(const NearRow& row) const {
+        if (near_far_threads > NearRow::most && row.targets[0] == NearRow::is_long) {
+            const u32 begin = row.targets[NearRow::long_begin] - NearRow::special;
+            prefetch(&graph.long_targets[begin]);
+            if (graph.long_weights.len > 0) prefetch(&graph.long_weights[begin]);
+            return;
+        }
         for (const u32 further : row.targets) {
             if (further >= NearRow::special) continue;
             prefetch(&row_of(further));
             prefetch(&lists.values[further]);
         }
+    }
+
+    // A vertex whose key became smaller, `later` lists from the one that is read now: here, if
+    // fewer than `most` are, else in the log.
+    __device__ void list(u32 later, u32 vertex, u32 key, const NearRow& row, u32 most) {
+        prefetch_beyond(row);
         u32& its = listed(later);
         const u32 place = atomicAdd(&its, 1);
         if (place < most) {

@@ -2,13 +2,13 @@
 //! that one access brings them: what a search by near and far piles reads (`NEAR_FAR.md`).
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use millstream_device::{DeviceBuffer, SharedBuffer};
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights};
+use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use crate::halo::Halos;
@@ -16,6 +16,7 @@ use crate::halo_shape::{HaloShape, exports};
 use crate::meeting::can_meet;
 use crate::pack_near_rows::{PackSettings, pack_kernel};
 use crate::relaxation::CudaRule;
+use crate::row_width::RowWidth;
 use crate::{DistributedGraph, Layout, LayoutKind, Part, Result, Unsuitable};
 
 /// Targets that a row has room for: `NearRow::most` in `near_row.cuh`.
@@ -32,34 +33,27 @@ pub(crate) const SPECIAL: u32 = 1 << 31;
 pub(crate) const NONE: u32 = u32::MAX;
 /// In the first place and the last: the row has more targets than there is room for.
 pub(crate) const IS_LONG: u32 = u32::MAX - 1;
-/// Packing is worth it if at most one row in so many is long.
-const ROWS_FOR_LONG: usize = 32;
-/// Packing is worth it if no row is longer: four threads visit such a row.
-const LONGEST: u64 = 32;
 /// Arcs across a halo from which on devices meet so seldom that meeting takes less time than
 /// what they do between.
 const DEEP: u32 = 8;
 
 /// The packed rows of a graph on GPUs, each with those of its halo; of host devices the first one has
 /// all rows.
-///
-/// ```
-/// use millstream_graph::generate::{self, GenerateOptions};
-/// use millstream_traversal::internals::NearRows;
-///
-/// let options = GenerateOptions::default();
-/// let road = generate::road(60, 60, generate::KEEP_PERMILLE, &options)?;
-/// assert!(NearRows::suit(&road));
-/// assert!(!NearRows::suit(&generate::kron(9, 8, &options)?));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[derive(Debug)]
 pub struct NearRows {
     devices: Vec<DeviceRows>,
+    width: RowWidth,
     depth: u32,
     time: Duration,
-    /// Room for vertices that wait that searches need at least, as far as they have found out.
-    least_waiting: AtomicUsize,
+    too_wide: Mutex<Vec<TooWide>>,
+}
+
+/// Of a search in which too many vertices had to wait: how many there was room for, and the bits of how
+/// far its thresholds went. One with no more room and no nearer thresholds is too wide as well.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TooWide {
+    pub(crate) waiting: usize,
+    pub(crate) delta: u32,
 }
 
 /// The rows of one device. Vertices are given by their places: owned ones first, then the halo.
@@ -79,19 +73,11 @@ pub(crate) struct DeviceRows {
 }
 
 impl NearRows {
-    /// Whether few rows of a graph have more than four arcs, and none very many.
-    pub fn suit(graph: &CsrGraph) -> bool {
-        let vertices = || (0..graph.vertices()).into_par_iter().in_pieces();
-        let long = vertices().filter(|&vertex| is_long(graph, vertex)).count();
-        long * ROWS_FOR_LONG <= graph.vertices() as usize
-            && !vertices().any(|vertex| graph.degree(vertex) > LONGEST)
-    }
-
     /// Packs the rows of `graph`, whose weights are those of the rule, on the devices that have it as
-    /// `distributed`. Or why not: the graph does not [suit](NearRows::suit) or they [cannot
-    /// meet](can_meet); or there are 2^31 vertices or more, also with a halo; or there are several GPUs, and it
-    /// is not symmetric or parts have too many neighbours for [`Halos`]; or, unless they are
-    /// `needed`, since no other way is asked for, a device has no room.
+    /// `distributed`. Or why not: rows have no [width](RowWidth::of), or devices [cannot
+    /// meet](can_meet); or there are 2^31 vertices or more, also with a halo, or as many arcs of wide
+    /// rows; or there are several GPUs, and the graph is not symmetric or parts have too many neighbours
+    /// for [`Halos`]; or, unless they are `needed`, since no other way is asked for, a device has no room.
     ///
     /// # Errors
     /// A device failed, or has no room for rows that are `needed`.
@@ -104,16 +90,17 @@ impl NearRows {
     pub async fn new<R: CudaRule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
+        width: Option<RowWidth>,
         needed: bool,
     ) -> Result<Result<NearRows, Unsuitable>> {
         if !can_meet(distributed.context()) {
             return Ok(Err(Unsuitable::Devices));
         }
-        if !NearRows::suit(graph) {
+        let Some(width) = width else {
             return Ok(Err(Unsuitable::Degrees));
-        }
+        };
         let have_halos = distributed.context().all_gpus() && distributed.parts().len() > 1;
-        match NearRows::packed::<R>(graph, distributed, have_halos).await {
+        match NearRows::packed::<R>(graph, distributed, width, have_halos).await {
             Err(error) if error.is_out_of_memory() && !needed => Ok(Err(Unsuitable::Memory)),
             packed => packed,
         }
@@ -122,6 +109,7 @@ impl NearRows {
     async fn packed<R: CudaRule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
+        width: RowWidth,
         have_halos: bool,
     ) -> Result<Result<NearRows, Unsuitable>> {
         let start = Instant::now();
@@ -136,9 +124,11 @@ impl NearRows {
             let near = |(place, halo): (usize, &Vec<u32>)| {
                 owned(partition, &parts_of(place)).len() + halo.len()
             };
-            // Arcs of long rows are fewer than vertices: these rows are few, and none is very long.
+            // Else arcs of long rows are fewer than vertices: these rows are few, and none is very long.
+            let are_many_long = width != RowWidth::Four;
             // All of the graph may lie on one device.
             graph.vertices() < SPECIAL
+                && !(are_many_long && graph.arcs() >= u64::from(SPECIAL))
                 && halos.of.iter().enumerate().map(near).all(|near| near < SPECIAL as usize)
         };
         let halos = match halos {
@@ -151,8 +141,8 @@ impl NearRows {
             let parts = parts_of(place);
             devices.push(DeviceRows::new::<R>(graph, distributed, &halos, parts).await?);
         }
-        let (depth, least_waiting) = (halos.depth, AtomicUsize::new(0));
-        Ok(Ok(NearRows { devices, depth, time: start.elapsed(), least_waiting }))
+        let (depth, too_wide) = (halos.depth, Mutex::default());
+        Ok(Ok(NearRows { devices, width, depth, time: start.elapsed(), too_wide }))
     }
 
     /// Whether halos are so deep that devices meet seldom: then near and far piles are the better
@@ -161,15 +151,20 @@ impl NearRows {
         self.depth >= DEEP
     }
 
-    /// Whether a search found that it needs more room for vertices that wait.
-    pub(crate) fn are_too_wide(&self, waiting: usize) -> bool {
-        // Relaxed, as below: at worst another search finds out.
-        waiting < self.least_waiting.load(Ordering::Relaxed)
+    /// How many arcs a GPU visits at once.
+    pub(crate) fn width(&self) -> RowWidth {
+        self.width
     }
 
-    /// So much room for vertices that wait was too little.
-    pub(crate) fn set_too_wide(&self, waiting: usize) {
-        self.least_waiting.fetch_max(waiting + 1, Ordering::Relaxed);
+    /// Whether a search was too wide that had no less room and no farther thresholds.
+    pub(crate) fn are_too_wide(&self, its: TooWide) -> bool {
+        let known = self.too_wide.lock();
+        known.iter().any(|known| its.waiting <= known.waiting && its.delta >= known.delta)
+    }
+
+    /// A search was too wide.
+    pub(crate) fn set_too_wide(&self, its: TooWide) {
+        self.too_wide.lock().push(its);
     }
 
     /// What they have cost.
@@ -340,7 +335,8 @@ mod tests {
             let columns = Columns::Weighted;
             let distributed =
                 DistributedGraph::new(&context, graph, partition, columns).await.unwrap();
-            let near = NearRows::packed::<Weighted>(graph, &distributed, have_halos).await;
+            let near =
+                NearRows::packed::<Weighted>(graph, &distributed, RowWidth::Four, have_halos).await;
             let near = near.unwrap().unwrap();
             let mut all = Vec::new();
             for (place, its) in near.devices.iter().enumerate() {

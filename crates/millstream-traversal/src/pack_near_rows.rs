@@ -40,6 +40,11 @@ pub(crate) fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
             words.iter().zip(values).for_each(|(word, &value)| word.store(value, Ordering::Relaxed))
         };
         grid.for_each_block(|block| {
+            // As many as they may be, all at once: other blocks take theirs at the same time.
+            let lengths = offsets[block.range.start..=block.range.end].windows(2);
+            let lengths = lengths.map(|ends| ends[1] - ends[0]);
+            let all_long = lengths.filter(|&arcs| arcs > MOST as u64).sum::<u64>() as u32;
+            let mut next_long = long_arcs[0].fetch_add(all_long, Ordering::Relaxed);
             for row in block.range {
                 let arcs = offsets[row] as usize..offsets[row + 1] as usize;
                 let bits = |arc: usize| match R::WEIGHS {
@@ -57,7 +62,8 @@ pub(crate) fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
                     }
                 }
                 if count as usize > MOST {
-                    let begin = long_arcs[0].fetch_add(count, Ordering::Relaxed);
+                    let begin = next_long;
+                    next_long += count;
                     for (at, (target, weight)) in near {
                         long_targets[begin as usize + at].store(target, Ordering::Relaxed);
                         if R::WEIGHS {

@@ -24,7 +24,7 @@ pub enum Unsuitable {
     Levels,
     /// Too many arcs leave some vertices.
     #[error(
-        "at most one vertex in 32 may have more than four arcs that leave it, and none more than 32"
+        "at most one vertex in 32 may have more than 16 arcs that leave it, and none more than 128"
     )]
     Degrees,
     /// Several GPUs need a symmetric graph.
@@ -33,9 +33,9 @@ pub enum Unsuitable {
     /// The parts of several GPUs are scattered, or small.
     #[error("the parts of the GPUs have too many neighbours in other parts")]
     Parts,
-    /// Vertices on a device, which has those of all where devices have one memory, are too many to be
-    /// named by 31 bits.
-    #[error("a device would have 2,147,483,648 vertices or more")]
+    /// Vertices on a device, which has those of all where devices have one memory, or arcs of rows of more
+    /// than four, are too many to be named by 31 bits.
+    #[error("a device would have 2,147,483,648 vertices or more, or arcs of long rows")]
     Vertices,
     /// A device has room for the graph, but not for its rows once more: of host devices the first
     /// one has those of all.

@@ -119,6 +119,80 @@ pub(crate) fn check_roads(
     searched
 }
 
+/// Vertices in rows and layers, with edges to those that lie as far away as `steps` say: right, down
+/// and behind.
+pub(crate) fn mesh([width, height, depth]: [u32; 3], steps: &[[i64; 3]]) -> CsrGraph {
+    let size = [width, height, depth].map(i64::from);
+    let mut arcs = Vec::new();
+    for from in 0..width * height * depth {
+        let at = [from % width, from / width % height, from / width / height].map(i64::from);
+        for step in steps {
+            let to: [i64; 3] = std::array::from_fn(|axis| at[axis] + step[axis]);
+            if (0..3).all(|axis| (0..size[axis]).contains(&to[axis])) {
+                let to = (to[0] + size[0] * (to[1] + size[1] * to[2])) as u32;
+                arcs.extend([(from, to), (to, from)]);
+            }
+        }
+    }
+    CsrGraph::from_edges(width * height * depth, &arcs).unwrap()
+}
+
+/// Meshes of more than four arcs a vertex, `scale` times as wide, each with another width of rows:
+/// searched by all ways to weigh arcs, and breadth first. How many searches there were.
+pub(crate) fn check_meshes(context: &Context, scale: u32) -> usize {
+    let devices = context.devices().len();
+    let [right, down, behind] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
+    let [slope, rise, two, far] = [[1, 1, 0], [-1, 1, 0], [2, 0, 0], [0, 2, 0]];
+    let meshes = [
+        // Triangles, a few of them with a corner in common.
+        mesh([12 * scale, 90 * scale, 1], &[right, down, slope]),
+        mesh([6 * scale, 30 * scale, 6], &[right, down, behind]),
+        mesh([12 * scale, 90 * scale, 1], &[right, down, slope, rise, two, far]),
+        // Beyond 16, a row takes its threads several turns.
+        mesh([9 * scale, 40 * scale, 3], &[right, down, slope, rise, two, far, behind, [0, 1, 1]]),
+    ];
+    let mut searched = 0;
+    for (number, mesh) in meshes.iter().enumerate() {
+        let from = mesh.vertices() / 2;
+        let parts = || partition::edge_balanced_blocks(mesh, devices);
+        let integers = generate::random_weights(mesh, 60, number as u64);
+        let Weights::Integer(weights) = &integers else { panic!("integers") };
+        let reals = Weights::Real(weights.iter().map(|&weight| weight as f32 / 7.0).collect());
+        for (turn, weights) in [integers.clone(), reals].into_iter().enumerate() {
+            let graph = sssp::with_weights(mesh, weights);
+            let mut options = SsspOptions::default();
+            options.predecessors = (number + turn) % 2 == 0;
+            let what = format!("mesh {number}, weights {turn}");
+            match run(context, &graph, parts(), options, &[from]) {
+                Err(Error::NotNearFar { reason: Unsuitable::Parts }) => continue,
+                result => sssp::check(&what, &graph, &[from], &result.unwrap()),
+            }
+            searched += 1;
+        }
+        let mut options = BfsOptions::default();
+        options.algorithm = bfs::Algorithm::NearFar;
+        let upload = Bfs::with_partition(context, mesh, parts(), options);
+        let result = context.block_on(async { upload.await?.run(&[from]).await }).unwrap();
+        match result {
+            Err(bfs::Error::NotNearFar { reason: Unsuitable::Parts }) => continue,
+            result => {
+                let what = format!("mesh {number}, breadth first");
+                crate::bfs::check(&what, mesh, &[from], &options, &result.unwrap());
+            }
+        }
+        searched += 1;
+    }
+    searched
+}
+
+#[test]
+fn meshes_of_more_than_four_arcs_a_vertex() {
+    for devices in [1, 2, 4] {
+        let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
+        assert_eq!(check_meshes(&context, 2), 12, "on {devices}");
+    }
+}
+
 #[test]
 fn every_graph_weight_and_device_count_agrees_with_dijkstra() {
     for devices in [1, 2, 3, 4, 8] {

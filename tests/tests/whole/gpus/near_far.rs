@@ -9,12 +9,12 @@ use millstream::bfs::Levels;
 use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Weights, generate, partition, reference, source, validate};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions};
-use millstream::traversal::internals::{Attempt, NearFar, NearRows};
+use millstream::traversal::internals::{Attempt, NearFar, NearRows, RowWidth};
 use millstream::traversal::{self, Columns, DistributedGraph, Unsuitable};
 
 use super::levels::lattice_with_shortcuts;
 use super::{Needs, context, is_gpu, scaled, skip};
-use crate::near_far::{check_awkward_graphs, check_roads, deltas, road, run};
+use crate::near_far::{check_awkward_graphs, check_meshes, check_roads, deltas, mesh, road, run};
 use crate::sssp;
 
 fn by_piles() -> SsspOptions {
@@ -60,6 +60,52 @@ fn near_and_far_on_roads() {
         false => check_roads(&context, (45, 40, 12), 3),
     };
     assert!(searched >= scaled(24, 9), "{searched}");
+}
+
+#[test]
+fn near_and_far_on_meshes() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    let searched = check_meshes(&context, scaled(4, 1));
+    let least = if context.devices().len() == 1 { 12 } else { 3 };
+    assert!(searched >= least, "{searched}");
+}
+
+/// Where the automatic step makes too many vertices wait, a shorter one does not, and the next search
+/// begins with it.
+#[test]
+fn steps_that_make_too_many_wait_become_shorter() {
+    let context = context();
+    if !can(&context) {
+        return;
+    }
+    // In three dimensions much is near at a time.
+    let side = scaled(64, 24);
+    let cube = mesh([side; 3], &[[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
+    let weights = generate::random_weights(&cube, 1000, 1);
+    let graph = sssp::with_weights(&cube, weights);
+    let center = graph.vertices() / 2;
+    let parts = || partition::contiguous_blocks(&graph, context.devices().len());
+    let mut found = Vec::new();
+    let is_shorter = |found: &[Option<f64>]| found.last() < found.first();
+    // Less and less room, until the step is not the first search's.
+    for bits in (0..20).rev() {
+        let mut options = by_piles();
+        options.waiting = 1 << bits;
+        let upload = Sssp::with_partition(&context, &graph, parts(), options);
+        let sssp = context.block_on(upload).unwrap().unwrap();
+        for _ in 0..2 {
+            let result = context.block_on(sssp.run(&[center])).unwrap().unwrap();
+            sssp::check(&format!("{} wait", options.waiting), &graph, &[center], &result);
+            found.extend((result.algorithm == Algorithm::NearFar).then_some(result.delta));
+        }
+        if is_shorter(&found) {
+            break;
+        }
+    }
+    assert!(is_shorter(&found) == context.devices().iter().all(is_gpu), "{found:?}");
 }
 
 /// Rows that are not packed, arcs that have no reverse, limits.
@@ -178,7 +224,8 @@ fn attempts_that_are_given_up() {
     let parts = partition::edge_balanced_blocks(&road, context.devices().len());
     let attempts = context.block_on(async {
         let graph = DistributedGraph::new(&context, &road, parts, Columns::Structure).await?;
-        let rows = NearRows::new::<Levels>(&road, &graph, true).await?.unwrap();
+        let rows =
+            NearRows::new::<Levels>(&road, &graph, RowWidth::of(&road), true).await?.unwrap();
         let (graph, rows) = (&graph, &rows);
         let (limit, delta, grows, waiting) = (u32::MAX - 1, Some(256), true, 0);
         let patience = Duration::from_secs(10);

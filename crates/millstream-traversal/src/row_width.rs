@@ -1,0 +1,95 @@
+//! How many threads of a GPU visit a row in a search by near and far piles (`NEAR_FAR.md`).
+
+use millstream_graph::CsrGraph;
+use millstream_graph::pieces::InPieces;
+use rayon::prelude::*;
+
+/// A width is enough if at most one row in so many is longer,
+const ROWS_FOR_LONGER: usize = 32;
+/// and none takes its threads more turns.
+const TURNS: u64 = 8;
+
+/// How many arcs of a row a GPU visits at once, a thread each: the fewest that are enough for most
+/// rows of a graph.
+///
+/// ```
+/// use millstream_graph::generate::{self, GenerateOptions};
+/// use millstream_traversal::internals::RowWidth;
+///
+/// let options = GenerateOptions::default();
+/// assert_eq!(RowWidth::of(&generate::grid(60, 60, &options)?), Some(RowWidth::Four));
+/// assert_eq!(RowWidth::of(&generate::kron(9, 8, &options)?), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowWidth {
+    /// As many as are packed: of road maps, and of lattices in two dimensions.
+    Four,
+    /// Of triangulations, and of lattices in three dimensions.
+    Eight,
+    /// Of most other meshes.
+    Sixteen,
+}
+
+impl RowWidth {
+    pub(crate) const ALL: [RowWidth; 3] = [RowWidth::Four, RowWidth::Eight, RowWidth::Sixteen];
+
+    /// The least width of which at most one row in 32 is longer, and none more than eight times as
+    /// long. `None` if there is none: searches by near and far piles are not worth it then.
+    pub fn of(graph: &CsrGraph) -> Option<RowWidth> {
+        let degrees = || {
+            let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
+            vertices.map(|vertex| graph.degree(vertex))
+        };
+        let longest = degrees().max().unwrap_or_default();
+        RowWidth::ALL.into_iter().find(|width| {
+            let threads = u64::from(width.threads());
+            let longer = || degrees().filter(|&degree| degree > threads).count();
+            longest <= TURNS * threads && longer() * ROWS_FOR_LONGER <= graph.vertices() as usize
+        })
+    }
+
+    /// So many.
+    pub(crate) const fn threads(self) -> u32 {
+        match self {
+            RowWidth::Four => 4,
+            RowWidth::Eight => 8,
+            RowWidth::Sixteen => 16,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Of rows of these lengths, in turns, whose targets are few.
+    fn width(lengths: impl Iterator<Item = u32> + Clone, vertices: u32) -> Option<RowWidth> {
+        let rows = lengths.cycle().zip(0..vertices);
+        let edges =
+            rows.flat_map(|(length, from)| (0..length).map(move |to| (from, to % vertices)));
+        RowWidth::of(&CsrGraph::from_edges(vertices, &edges.collect::<Vec<_>>()).unwrap())
+    }
+
+    #[test]
+    fn one_row_in_32_may_be_longer_up_to_eight_times() {
+        use RowWidth::{Eight, Four, Sixteen};
+        let with = |few: u32, most: u32, rows: usize| {
+            let rows = std::iter::once(few).chain(std::iter::repeat_n(most, rows - 1));
+            width(rows, 32 * rows.clone().count() as u32)
+        };
+        for (least, most, enough, next) in
+            [(1, 4, Four, Some(Eight)), (5, 8, Eight, Some(Sixteen)), (9, 16, Sixteen, None)]
+        {
+            for row in [least, most] {
+                assert_eq!(with(row, row, 32), Some(enough), "{row}");
+            }
+            assert_eq!(with(8 * most, most, 32), Some(enough), "{most}");
+            assert_eq!(with(8 * most + 1, most, 32), next, "{most}");
+            assert_eq!(with(most + 1, most, 31), next, "{most}");
+        }
+        assert_eq!(width([0].into_iter(), 0), Some(Four));
+    }
+}
