@@ -14,7 +14,7 @@ use millstream_traversal::internals::gang_kernel;
 use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
 use crate::real::Real;
-use crate::sweep::Settings;
+use crate::sweep::{PART_WORDS, Settings};
 use crate::sweep_memory::{SweepMemory, links, ranks};
 use crate::{PageRankOptions, Result};
 
@@ -56,7 +56,9 @@ millstream_device::cuda_struct! {
 pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
     let kernel = kernel::<R>(pull.is_plain() && options.personalization.is_empty());
     let memory = SweepMemory::new(pull, options).await?;
-    let gangs = GangMemory::of_all(&pull.context, 0, REPORT_WORDS, options.patience)?;
+    let shared_rows = pull.parts.iter().map(|part| part.shared_rows as usize).max();
+    let words = PART_WORDS * shared_rows.unwrap_or_default();
+    let gangs = GangMemory::of_all(&pull.context, words, REPORT_WORDS, options.patience)?;
     let bind = |words: &_, member: GangMember<'_>| {
         bind(pull, options, (&memory, &gangs), words, kernel, member)
     };

@@ -13,7 +13,7 @@ use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
 use crate::real::Real;
 use crate::share::teleport;
-use crate::sweep::{REPORT, Signature, TOTALS, is_over, kernel, rank};
+use crate::sweep::{PART_WORDS, REPORT, Signature, TOTALS, is_over, kernel, rank};
 use crate::{PageRankOptions, Result};
 
 /// Sweeps until the change is small enough; one at least.
@@ -98,7 +98,7 @@ async fn workers<'a, R: Real>(
             inputs,
             teleport,
             gives: [given, gives],
-            totals: device.shared(TOTALS)?,
+            totals: device.shared(TOTALS + PART_WORDS * pull.parts[place].shared_rows as usize)?,
             report: pull.context.host().shared(REPORT)?,
             stream,
         });

@@ -63,6 +63,8 @@ pub(crate) struct PullPart<R: Real> {
     pub(crate) told_rows: Arc<DeviceBuffer<u32>>,
     /// Where the device finds which shares: those of all vertices, unless it is told over links.
     pub(crate) places: Places,
+    /// Rows that all blocks of a GPU share.
+    pub(crate) shared_rows: u32,
     block_rows: u32,
     long_rows: u32,
     wide_slices: u32,
@@ -205,9 +207,11 @@ impl<R: Real> PullGraph<R> {
             damping: options.damping,
             base: self.base(options)(dangling),
             first_vertex: part.places.of_own(self.partition.range(place)),
+            shared_rows: part.shared_rows,
             block_rows: part.block_rows,
             long_rows: part.long_rows,
             wide_slices: part.wide_slices,
+            padding: 0,
         }
     }
 
@@ -351,8 +355,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
         };
         let has_all = self.exchange == Exchange::Gang || place == 0;
         let even = if has_all { Arc::clone(&self.even) } else { Arc::default() };
-        let (block_rows, long_rows) = (slices.block_rows, slices.long_rows);
-        let wide_slices = slices.wide_slices;
+        let &Slices { shared_rows, block_rows, long_rows, wide_slices, .. } = slices;
         let (offsets, sources, weights, places) = match rows {
             Rows::Gpu(rows) => {
                 let places = Places::of_all(partition);
@@ -379,6 +382,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
             tells: Vec::new(),
             told_rows: lent(stream, Vec::new())?,
             places,
+            shared_rows,
             block_rows,
             long_rows,
             wide_slices,

@@ -24,6 +24,8 @@ const LONG_ROW: u64 = 256;
 const BLOCK_ROW: u64 = 16384;
 /// A slice of this many columns is work enough for a warp to draw.
 const WIDE: u64 = 32;
+/// Rows of this many arcs are all blocks', piece by piece: one adds up some seven in a nanosecond.
+const SHARED_ROW: u64 = 1 << 17;
 /// Slices that one thread measures at least.
 const CHUNKS: usize = 1 << 10;
 /// Vertices of a window.
@@ -40,7 +42,9 @@ pub(crate) fn sorted(partition: &Partition, transposed: &CsrGraph) -> Partition 
 pub(crate) struct Slices {
     /// Where the arcs of each long row and then of each slice begin, and the end.
     pub(crate) offsets: Vec<u64>,
-    /// The first of the long rows: those for blocks.
+    /// The first of the long rows: those that all blocks of a GPU share.
+    pub(crate) shared_rows: u32,
+    /// Those, and the next, each for a block.
     pub(crate) block_rows: u32,
     /// Rows that are not in slices.
     pub(crate) long_rows: u32,
@@ -52,9 +56,9 @@ impl Slices {
     /// Of the vertices of a part by their original ids, in the order of [`sorted`].
     pub(crate) fn new(transposed: &CsrGraph, originals: &[u32]) -> Slices {
         let length = |&original: &u32| transposed.degree(original);
-        let block_rows = originals.partition_point(|row| length(row) >= BLOCK_ROW);
-        let long_rows = originals.partition_point(|row| length(row) >= LONG_ROW);
-        let (long, short) = originals.split_at(long_rows);
+        let rows_of = |least: u64| originals.partition_point(|row| length(row) >= least);
+        let [shared_rows, block_rows] = [SHARED_ROW, BLOCK_ROW].map(|least| rows_of(least) as u32);
+        let (long, short) = originals.split_at(rows_of(LONG_ROW));
         let width = |rows: &[u32]| rows.iter().map(length).max().unwrap_or(0);
         let widths: Vec<u64> = short.par_chunks(SLICE).with_min_len(CHUNKS).map(width).collect();
         let wide_slices = widths.iter().take_while(|&&width| width >= WIDE).count() as u32;
@@ -64,8 +68,8 @@ impl Slices {
             *end += arcs;
             Some(*end)
         }));
-        let (block_rows, long_rows) = (block_rows as u32, long_rows as u32);
-        Slices { offsets, block_rows, long_rows, wide_slices }
+        let long_rows = long.len() as u32;
+        Slices { offsets, shared_rows, block_rows, long_rows, wide_slices }
     }
 
     /// Places of arcs, padded ones too.

@@ -32,11 +32,14 @@ struct SweepSettings {
     // What every vertex gets from nowhere and of the dangling ones.
     double base;
     u32 first_vertex;
-    // Rows for blocks are the first, then come those for warps, then slices.
+    // Rows that all blocks share are the first, then come those for a block each, those for warps, and
+    // slices. Each counts what is before it, too.
+    u32 shared_rows;
     u32 block_rows;
     u32 long_rows;
     // Slices of so many columns that one is enough for a ticket; before all others.
     u32 wide_slices;
+    u32 padding;
 };
 
 template <class Real>
@@ -75,11 +78,14 @@ template <class Real, u32 loads, bool is_plain>
 struct Sweep {
     // Slices of a ticket, unless they are wide.
     static constexpr u32 slices = 4;
+    // Arcs of a row that a block adds up at a time, if all share it.
+    static constexpr u32 piece = 1 << 15;
 
-    // `given`: what the vertices of all devices give.
+    // `given`: what the vertices of all devices give. `parts`: of each row that blocks share, the bits of
+    // its sum, and pieces that are in it; 0 between sweeps.
     __device__ Sweep(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
-                     const SweepSettings& settings, const Real* given)
-        : graph(graph), vertices(vertices), settings(settings), given(given),
+                     const SweepSettings& settings, const Real* given, u64* parts)
+        : graph(graph), vertices(vertices), settings(settings), given(given), parts(parts),
           damping(Real(settings.damping)), base(Real(settings.base)) {}
 
     // Tickets that all warps take in a sweep.
@@ -95,7 +101,7 @@ struct Sweep {
             slices_in_turn(give, sums);
             return sums;
         }
-        rows_of_blocks(give, sums);
+        rows_of_blocks(shared_rows(give, sums), give, sums);
         const u64 count = this->tickets();
         const u32 long_rows = settings.long_rows - settings.block_rows;
         for (u64 ticket = tickets.take(), next; ticket < count; ticket = next) {
@@ -103,7 +109,7 @@ struct Sweep {
             next = tickets.take();
             if (ticket < long_rows) {
                 const u32 row = settings.block_rows + u32(ticket);
-                const double sum = sum_of_warp(sum_of_arcs(row, lane(), 32));
+                const double sum = sum_of_warp(sum_of_arcs(row));
                 if (lane() == 0) settle(row, row, before(row), Real(sum), give, sums);
                 continue;
             }
@@ -112,7 +118,7 @@ struct Sweep {
             const u32 last = first + (at < wide ? 1 : slices);
             for (u32 item = settings.long_rows + first;
                  item < settings.long_rows + last && item < items(); ++item)
-                slice(item, [&] { return Real(sum_of_arcs(item, lane(), 32)); }, give, sums);
+                slice(item, [&] { return Real(sum_of_arcs(item)); }, give, sums);
         }
         return sums;
     }
@@ -122,6 +128,7 @@ struct Sweep {
     const SweepVertices<Real>& vertices;
     const SweepSettings& settings;
     const Real* given;
+    u64* const parts;
     // Converted once.
     Real damping;
     Real base;
@@ -179,20 +186,65 @@ struct Sweep {
         if (exists) settle(item, row, known, sum, give, sums);
     }
 
+    // Pieces go to one block after the other. The first block that has none of them.
     template <class Give>
-    __device__ __forceinline__ void rows_of_blocks(const Give& give,
-                                                   SweepSums<Real>& sums) const {
-        __shared__ double parts[32];
-        for (u32 row = blockIdx.x; row < settings.block_rows; row += gridDim.x) {
-            const double part = sum_of_warp(sum_of_arcs(row, threadIdx.x, blockDim.x));
-            if (lane() == 0) parts[threadIdx.x / 32] = part;
-            __syncthreads();
-            if (threadIdx.x < 32) {
-                const double sum = sum_of_warp(lane() < blockDim.x / 32 ? parts[lane()] : 0.0);
-                if (lane() == 0) settle(row, row, before(row), Real(sum), give, sums);
+    __device__ __forceinline__ u32 shared_rows(const Give& give, SweepSums<Real>& sums) const {
+        u32 next = 0;
+        for (u32 row = 0; row < settings.shared_rows; ++row) {
+            const u64 begin = graph.offsets[row], arcs = graph.offsets[row + 1] - begin;
+            const u32 pieces = u32((arcs + piece - 1) / piece);
+            for (u32 at = behind(next); at < pieces; at += gridDim.x) {
+                const u64 first = begin + u64(at) * piece;
+                const u64 last = at + 1 < pieces ? first + piece : begin + arcs;
+                const double sum = sum_of_block_arcs(first, last);
+                if (threadIdx.x == 0) add_piece(row, sum, pieces, give, sums);
             }
-            __syncthreads();
+            next = (next + pieces) % gridDim.x;
         }
+        return next;
+    }
+
+    // How far this block is behind another, in turns of all.
+    __device__ __forceinline__ u32 behind(u32 other) const {
+        return blockIdx.x >= other ? blockIdx.x - other : blockIdx.x + gridDim.x - other;
+    }
+
+    // One thread of a block. The last piece of a row settles it.
+    template <class Give>
+    __device__ __forceinline__ void add_piece(u32 row, double sum, u32 pieces, const Give& give,
+                                              SweepSums<Real>& sums) const {
+        u64* const its = parts + 2 * row;
+        atomicAdd(reinterpret_cast<double*>(&its[0]), sum);
+        // All that others have added is there for the last.
+        if (fetch_add_acq_rel_gpu(&its[1], u64(1)) + 1 < pieces) return;
+        const double all = __longlong_as_double(load_relaxed_gpu(&its[0]));
+        // For the next sweep, to which nobody comes before this one's end.
+        store_relaxed_gpu(&its[0], u64(0));
+        store_relaxed_gpu(&its[1], u64(0));
+        settle(row, row, before(row), Real(all), give, sums);
+    }
+
+    template <class Give>
+    __device__ __forceinline__ void rows_of_blocks(u32 first, const Give& give,
+                                                   SweepSums<Real>& sums) const {
+        for (u32 row = settings.shared_rows + behind(first); row < settings.block_rows;
+             row += gridDim.x) {
+            const double sum = sum_of_block_arcs(graph.offsets[row], graph.offsets[row + 1]);
+            if (threadIdx.x == 0) settle(row, row, before(row), Real(sum), give, sums);
+        }
+    }
+
+    // The whole block: the sum of some arcs, in its first thread.
+    __device__ __forceinline__ double sum_of_block_arcs(u64 begin, u64 end) const {
+        __shared__ double of_warps[32];
+        const double part = sum_of_warp(sum_of_arcs(begin, end, threadIdx.x, blockDim.x));
+        if (lane() == 0) of_warps[threadIdx.x / 32] = part;
+        __syncthreads();
+        double sum = 0;
+        if (threadIdx.x < 32)
+            sum = sum_of_warp(lane() < blockDim.x / 32 ? of_warps[lane()] : 0.0);
+        __syncthreads();
+        return sum;
     }
 
     __device__ __forceinline__ Before before(u32 row) const {
@@ -220,11 +272,15 @@ struct Sweep {
         return sum;
     }
 
-    // Every `step`th arc of an item: thousands of them, in long rows.
-    __device__ __forceinline__ double sum_of_arcs(u32 item, u32 first, u32 step) const {
-        const u64 last = graph.offsets[item + 1];
+    // What a warp adds up of an item.
+    __device__ __forceinline__ double sum_of_arcs(u32 item) const {
+        return sum_of_arcs(graph.offsets[item], graph.offsets[item + 1], lane(), 32);
+    }
+
+    // Every `step`th of some arcs: thousands of them, in long rows.
+    __device__ __forceinline__ double sum_of_arcs(u64 begin, u64 last, u32 first, u32 step) const {
         double sum = 0;
-        for (u64 at = graph.offsets[item] + first; at < last; at += u64(loads) * step) {
+        for (u64 at = begin + first; at < last; at += u64(loads) * step) {
             u32 sources[loads];
 #pragma unroll
             for (u32 each = 0; each < loads; ++each) {
@@ -295,13 +351,14 @@ __device__ SweepSums<double> sum_of_block(const SweepSums<Real>& sums) {
     return of_warp(lane() < blockDim.x / 32 ? parts[lane()] : SweepSums<double>{0, 0});
 }
 
-// `totals` has four words of the device that are 0 between kernels; the two sums
+// `totals` has four words of the device that are 0 between kernels, and behind them the parts of shared
+// rows; the two sums
 // go to `report`, words of the host, as the bits of a double.
 template <class Real>
 __device__ void sweep_once(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
                            Span<const Real> given, Span<Real> gives, Span<u64> totals,
                            Span<u64> report, const SweepSettings& settings) {
-    const Sweep<Real, 8, false> sweep(graph, vertices, settings, given.items);
+    const Sweep<Real, 8, false> sweep(graph, vertices, settings, given.items, &totals[4]);
     const auto give = [&](u32, u32 row, Real share) { gives[row] = share; };
     const SweepSums<double> sums = sum_of_block(sweep.rows(Tickets{&totals[3], 0}, give));
     if (threadIdx.x != 0) return;

@@ -35,15 +35,19 @@ millstream_device::cuda_struct! {
         pub(crate) base: f64,
         /// Owned vertices begin here.
         pub(crate) first_vertex: u32,
+        /// For GPUs, as the next and the last: see `sweep.cuh`.
+        pub(crate) shared_rows: u32,
         pub(crate) block_rows: u32,
         pub(crate) long_rows: u32,
-        /// For GPUs: see `sweep.cuh`.
         pub(crate) wide_slices: u32,
+        pub(crate) padding: u32,
     }
 }
 
-/// Words of the sums on a device.
+/// Words of the sums on a device, before those of shared rows.
 pub(crate) const TOTALS: usize = 4;
+/// Words of each shared row.
+pub(crate) const PART_WORDS: usize = 2;
 /// Words of the sums on the host: the L1 norm of the change, and the rank of the
 /// vertices that no step leaves along an arc; both as bits of an f64.
 pub(crate) const REPORT: usize = 2;

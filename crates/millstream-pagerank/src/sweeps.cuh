@@ -62,6 +62,8 @@ constexpr double beyond_change = 4;
 enum SweepKept { change_before, dangling_before, dangling_now };
 // A word of the device.
 enum SweepDeviceWord { next_ticket };
+// Where the parts of shared rows begin, behind the barrier's words.
+constexpr u32 parts_word = 512;
 
 // One thread of each block, after each sweep; whether it was the last.
 __device__ inline u32 judge(Totals& totals, const GangSweepSettings& settings,
@@ -89,11 +91,11 @@ __device__ inline u32 judge(Totals& totals, const GangSweepSettings& settings,
 template <class Real, u32 loads, bool is_plain>
 __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
                               const SweepGang<Real>& gang, GangBarrier& barrier,
-                              const Span<u64>& report, const GangSweepSettings& settings) {
+                              u64* parts, const Span<u64>& report, const GangSweepSettings& settings) {
     SweepSettings now = settings.sweep;
     const u32 here = settings.here;
     for (u32 sweep = 0;; ++sweep) {
-        const Sweep<Real, loads, is_plain> rows(graph, vertices, now, gang.shares(sweep, here));
+        const Sweep<Real, loads, is_plain> rows(graph, vertices, now, gang.shares(sweep, here), parts);
         Real* const own = gang.shares(sweep + 1, here);
         const Tickets tickets{&barrier.device_word(next_ticket), sweep * rows.tickets_of_sweep()};
         const auto give = [&](u32 item, u32 row, Real share) {
@@ -128,7 +130,8 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
         const Span<u64> report, const GangSweepSettings settings) {                        \
         GangBarrier barrier(words, settings.here, settings.devices, host,                  \
                             settings.patience_ns);                                            \
-        sweep_in_gang<Real, loads, is_plain>(graph, vertices, gang, barrier, report,       \
+        sweep_in_gang<Real, loads, is_plain>(graph, vertices, gang, barrier,               \
+                                             &words[settings.here][parts_word], report,    \
                                              settings);                                    \
     }
 
@@ -140,6 +143,6 @@ MILLSTREAM_GANG_SWEEPS(plain_f64, double, 512, 2, 4, true)
 MILLSTREAM_GANG_SWEEPS(general_f32, float, 1024, 1, 8, false)
 MILLSTREAM_GANG_SWEEPS(general_f64, double, 1024, 1, 4, false)
 
-static_assert(GangBarrier::words_of_device <= 512, "as Rust allocates");
+static_assert(GangBarrier::words_of_device <= parts_word, "as Rust allocates");
 
 }  // namespace millstream

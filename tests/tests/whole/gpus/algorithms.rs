@@ -127,6 +127,36 @@ fn pagerank_of_stars_in_single_precision() {
     pagerank::stars(&context(), scaled(100_000, 400));
 }
 
+/// Rows so long that all blocks of a GPU share them, a few beside others: after each sweep ranks are
+/// what the reference has.
+#[test]
+fn pagerank_of_rows_that_blocks_share() {
+    let context = context();
+    let leaves = scaled(600_000, 300_000);
+    // How many of the leaves lead to each: all, half of them, and so on.
+    let hubs = [(0, 1), (1, 2), (2, 2), (3, 20), (4, 3_000)];
+    let arcs = (5..leaves).flat_map(|leaf| {
+        let up = hubs.into_iter().filter(move |(hub, every)| (leaf + hub) % every == 0);
+        up.map(move |(hub, _)| (leaf, hub)).chain((leaf % 3 == 0).then_some((leaf % 5, leaf)))
+    });
+    let graph = CsrGraph::from_edges(leaves, &arcs.collect::<Vec<_>>()).unwrap();
+    let weights = Weights::Integer((0..graph.arcs() as u32).map(|arc| 1 + arc * 7 % 5).collect());
+    let weighted = graph.clone().with_weights(Some(weights)).unwrap();
+    for graph in [&graph, &weighted] {
+        for precision in [Precision::F32, Precision::F64] {
+            let mut options = pagerank::exact(Algorithm::Pull);
+            (options.precision, options.weighted) = (precision, graph.weights().is_some());
+            options.max_iterations = scaled(9, 2);
+            let result = pagerank::run(&context, graph, options.clone()).unwrap();
+            let expected = reference::pagerank(graph, &options.question()).unwrap();
+            let pairs = expected.ranks.iter().zip(&result.ranks);
+            let distance: f64 = pairs.map(|(expected, rank)| (expected - rank).abs()).sum();
+            let bound = if precision == Precision::F32 { 1e-5 } else { 1e-10 };
+            assert!(distance < bound, "{precision:?}: {distance}");
+        }
+    }
+}
+
 #[test]
 fn pagerank_by_pulling_as_asked() {
     let context = context();
