@@ -21,7 +21,7 @@ use crate::hubs::Hubs;
 use crate::incoming::Incoming;
 use crate::isolated::Isolated;
 use crate::level_search::LevelSearch;
-use crate::near::near_rows;
+use crate::near::{has_many_levels, near_rows};
 use crate::rule::Levels;
 use crate::{Error, Result};
 
@@ -354,11 +354,7 @@ impl Bfs {
     /// ```
     pub fn algorithm(&self) -> Algorithm {
         let context = self.graph.context();
-        let is_deep = match context.all_gpus() {
-            true => self.depth.is_deep(),
-            false => self.depth.is_chain_like(),
-        };
-        let meets_often = is_deep && context.devices().len() > 1;
+        let meets_often = has_many_levels(context, self.depth) && context.devices().len() > 1;
         match self.options.algorithm {
             Algorithm::Auto if self.near().is_some_and(NearRows::meet_seldom) => Algorithm::NearFar,
             Algorithm::Auto if meets_often || !can_meet(context) => Algorithm::Asynchronous,

@@ -1,5 +1,6 @@
 //! Whether a graph is searched by near and far piles.
 
+use millstream_flow::Context;
 use millstream_graph::CsrGraph;
 use millstream_traversal::internals::{NearRows, RowWidth};
 use millstream_traversal::{DepthProbe, DistributedGraph, Unsuitable};
@@ -29,12 +30,18 @@ pub(crate) async fn near_rows(
         return Ok(Err(Unsuitable::Levels));
     }
     let width = RowWidth::of(graph);
-    // Of longer rows few levels take no longer one by one, nor do many on host devices.
+    // Else of longer rows levels take no longer one by one.
     let are_long = width.is_some_and(|width| width != RowWidth::Four);
-    let are_gpus = distributed.context().all_gpus();
-    let is_far = if are_gpus { depth.is_deep() } else { depth.is_chain_like() };
-    if are_long && !is_far && !is_needed {
+    if are_long && !has_many_levels(distributed.context(), depth) && !is_needed {
         return Ok(Err(Unsuitable::Levels));
     }
     Ok(NearRows::new::<Levels>(graph, distributed, width, is_needed).await?)
+}
+
+/// Whether devices should not meet after each level of a graph.
+pub(crate) fn has_many_levels(context: &Context, depth: DepthProbe) -> bool {
+    match context.all_gpus() {
+        true => depth.is_deep(),
+        false => depth.is_chain_like(),
+    }
 }

@@ -30,7 +30,7 @@ pub enum Algorithm {
     /// threads keep to themselves. Needs devices as `Stepping` does, and a graph of few arcs a vertex;
     /// for several GPUs it must be symmetric, in parts that few arcs leave. Predecessors on several
     /// GPUs, where arcs may weigh nothing or weights are reals, come from an asynchronous search,
-    /// and so does an answer for which too many vertices had to wait on a GPU
+    /// and so does an answer for which too many vertices had to wait on a GPU, in shorter steps too
     /// ([`SsspOptions::waiting`](crate::SsspOptions::waiting)).
     NearFar,
 }

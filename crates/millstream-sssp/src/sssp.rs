@@ -72,8 +72,9 @@ pub struct SsspOptions {
     pub rest: u32,
     /// By near and far piles: for how many vertices that wait at a time a GPU has room; for far ones
     /// twice as many, of which each of its blocks has its part. 40 to 48 bytes each, and no more than
-    /// 2^26 of them. As soon as a block needs more, this search goes asynchronously, and so do later
-    /// ones with no more room.
+    /// 2^26 of them. As soon as a block needs more, this search begins again with a quarter of the
+    /// step, if that is automatic, three times at most, or goes asynchronously. Later ones with no more
+    /// room begin where it ended.
     pub waiting: usize,
 }
 
