@@ -1,5 +1,7 @@
 // Packs rows: `NearRow`. `PackWeight` is the type of the weights, if there are any.
 
+#include "lanes.cuh"
+
 namespace millstream {
 
 struct PackedArcs {
@@ -51,31 +53,39 @@ extern "C" __global__ void pack_near_rows(
     const __grid_constant__ millstream::PackSettings settings) {
     using namespace millstream;
     NearRow* const rows = reinterpret_cast<NearRow*>(packed.rows.items) + settings.place;
-    for (u64 row = thread_in_grid(); row + 1 < offsets.len; row += threads_in_grid()) {
-        const u64 end = offsets[row + 1];
-        NearRow& its = rows[row];
+    const u64 count = offsets.len - 1;
+    for (u64 base = thread_in_grid() - lane(); base < count; base += threads_in_grid()) {
+        const u64 row = base + lane();
+        const bool exists = row < count;
+        const u64 begin = exists ? offsets[row] : 0, end = exists ? offsets[row + 1] : 0;
         u32 arcs = 0;
-        for (u64 arc = offsets[row]; arc < end; ++arc) {
+        for (u64 arc = begin; arc < end; ++arc) {
             const u32 place = place_of(settings, halo, targets[arc]);
             if (place == NearRow::none) continue;
-            if (arcs < NearRow::most) set(its, arcs, place, weights, arc);
+            if (arcs < NearRow::most) set(rows[row], arcs, place, weights, arc);
             ++arcs;
         }
-        for (u32 place = arcs; place < NearRow::most; ++place) its.targets[place] = NearRow::none;
-        if (arcs > NearRow::most) {
-            // The kernel's end publishes what is there.
-            u32 at = fetch_add_relaxed_gpu(&packed.long_arcs[0], arcs);
-            its.targets[0] = its.targets[NearRow::most - 1] = NearRow::is_long;
-            its.targets[NearRow::long_begin] = at | NearRow::special;
-            its.targets[NearRow::long_arcs] = arcs | NearRow::special;
-            for (u64 arc = offsets[row]; arc < end; ++arc) {
-                const u32 place = place_of(settings, halo, targets[arc]);
-                if (place == NearRow::none) continue;
+        for (u32 place = arcs; exists && place < NearRow::most; ++place)
+            rows[row].targets[place] = NearRow::none;
+        // Long rows of a warp lie side by side, as their vertices do.
+        const u32 its_long = arcs > NearRow::most ? arcs : 0;
+        const u32 behind = prefix_sum(its_long);
+        u32 first = 0;
+        // The kernel's end publishes what is there.
+        if (lane() == 31 && behind > 0) first = fetch_add_relaxed_gpu(&packed.long_arcs[0], behind);
+        u32 at = __shfl_sync(~0u, first, 31) + behind - its_long;
+        if (its_long == 0) continue;
+        NearRow& its = rows[row];
+        its.targets[0] = its.targets[NearRow::most - 1] = NearRow::is_long;
+        its.targets[NearRow::long_begin] = at | NearRow::special;
+        its.targets[NearRow::long_arcs] = arcs | NearRow::special;
+        for (u64 arc = begin; arc < end; ++arc) {
+            const u32 place = place_of(settings, halo, targets[arc]);
+            if (place == NearRow::none) continue;
 #if MILLSTREAM_ROW_WEIGHS
-                packed.long_weights[at] = bits_of(weights[arc]);
+            packed.long_weights[at] = bits_of(weights[arc]);
 #endif
-                packed.long_targets[at++] = place;
-            }
+            packed.long_targets[at++] = place;
         }
     }
 }
