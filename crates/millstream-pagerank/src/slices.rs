@@ -24,8 +24,11 @@ const LONG_ROW: u64 = 256;
 const BLOCK_ROW: u64 = 16384;
 /// A slice of this many columns is work enough for a warp to draw.
 const WIDE: u64 = 32;
-/// Rows of this many arcs are all blocks', piece by piece: one adds up some seven in a nanosecond.
+/// Rows of this many arcs are all blocks', piece by piece,
 const SHARED_ROW: u64 = 1 << 17;
+/// if they have one in so many of a part's. A block takes as long for such a row alone as all blocks
+/// take for a sweep, or half as long; shorter ones are done beside others.
+const ARCS_FOR_SHARED: u64 = 48;
 /// Slices that one thread measures at least.
 const CHUNKS: usize = 1 << 10;
 /// Vertices of a window.
@@ -57,7 +60,6 @@ impl Slices {
     pub(crate) fn new(transposed: &CsrGraph, originals: &[u32]) -> Slices {
         let length = |&original: &u32| transposed.degree(original);
         let rows_of = |least: u64| originals.partition_point(|row| length(row) >= least);
-        let [shared_rows, block_rows] = [SHARED_ROW, BLOCK_ROW].map(|least| rows_of(least) as u32);
         let (long, short) = originals.split_at(rows_of(LONG_ROW));
         let width = |rows: &[u32]| rows.iter().map(length).max().unwrap_or(0);
         let widths: Vec<u64> = short.par_chunks(SLICE).with_min_len(CHUNKS).map(width).collect();
@@ -68,6 +70,9 @@ impl Slices {
             *end += arcs;
             Some(*end)
         }));
+        let places = offsets[offsets.len() - 1];
+        let shared_row = SHARED_ROW.max(places / ARCS_FOR_SHARED);
+        let [shared_rows, block_rows] = [shared_row, BLOCK_ROW].map(|least| rows_of(least) as u32);
         let long_rows = long.len() as u32;
         Slices { offsets, shared_rows, block_rows, long_rows, wide_slices }
     }
