@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// Of rows of these lengths, in turns, whose targets are few.
+    /// Of rows of these lengths, in turns.
     fn width(lengths: impl Iterator<Item = u32> + Clone, vertices: u32) -> Option<RowWidth> {
         let rows = lengths.cycle().zip(0..vertices);
         let edges =
@@ -76,9 +76,9 @@ mod tests {
     #[test]
     fn one_row_in_32_may_be_longer_up_to_eight_times() {
         use RowWidth::{Eight, Four, Sixteen};
-        let with = |few: u32, most: u32, rows: usize| {
-            let rows = std::iter::once(few).chain(std::iter::repeat_n(most, rows - 1));
-            width(rows, 32 * rows.clone().count() as u32)
+        let with = |one: u32, others: u32, rows: u32| {
+            let others = std::iter::repeat_n(others, rows as usize - 1);
+            width(std::iter::once(one).chain(others), 32 * rows)
         };
         for (least, most, enough, next) in
             [(1, 4, Four, Some(Eight)), (5, 8, Eight, Some(Sixteen)), (9, 16, Sixteen, None)]
