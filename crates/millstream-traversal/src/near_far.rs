@@ -124,8 +124,8 @@ impl<R: CudaRule> NearFar<'_, R> {
         let context = self.graph.context();
         let is_alone = context.devices().len() == 1;
         let is_right = !V::KEEPS_PREDECESSOR || self.grows || is_alone;
-        let width = TooWide { waiting: self.room(), delta: self.first_end() };
-        if !is_right || self.rows.are_too_wide(width) {
+        let attempt = TooWide { waiting: self.room(), delta: self.first_end() };
+        if !is_right || self.rows.are_too_wide(attempt) {
             return Ok(Attempt::GivenUp(Duration::ZERO));
         }
         let memory = &self.memory::<V>(sources).await?[..];
@@ -140,7 +140,7 @@ impl<R: CudaRule> NearFar<'_, R> {
         let bind = |host: &_, member: GangMember<'_>| self.bind(kernel, memory, host, member);
         let run_time = Gang::run_kernel(context, kernel, bind).await?;
         let Some(done) = reported(memory).await? else {
-            self.rows.set_too_wide(width);
+            self.rows.set_too_wide(attempt);
             return Ok(Attempt::GivenUp(run_time));
         };
         let statistics = GangWork::statistics(&done, context.devices(), size_of::<u64>() as u64);

@@ -64,8 +64,8 @@ fn shapes() -> [Shape; 5] {
         Shape {
             name: "barbell",
             graph: graph(&both(&barbell)),
-            bfs: [Bfs::LevelSynchronous, Bfs::Asynchronous],
-            sssp: [Sssp::Asynchronous; 2],
+            bfs: [Bfs::NearFar; 2],
+            sssp: [Sssp::NearFar; 2],
             cc: Method::TowardsSmaller,
         },
         Shape {
