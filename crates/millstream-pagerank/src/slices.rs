@@ -99,3 +99,26 @@ pub(crate) fn rows_of(item: usize, long_rows: usize, all: usize) -> Range<usize>
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// Rows of these lengths, the longest first.
+    fn shared_rows(lengths: &[u32]) -> u32 {
+        let arcs = (0..).zip(lengths).flat_map(|(row, &arcs)| (0..arcs).map(move |to| (row, to)));
+        let rows = CsrGraph::from_edges(1 << 18, &arcs.collect::<Vec<_>>()).unwrap();
+        Slices::new(&rows, &(0..1 << 18).collect::<Vec<_>>()).shared_rows
+    }
+
+    #[test]
+    fn rows_are_shared_that_are_long_and_a_large_part() {
+        let least = 1 << 17;
+        assert_eq!(shared_rows(&[least + 1, least, least - 1]), 2);
+        // A 48th of all arcs, and less.
+        assert_eq!(shared_rows(&[&[least; 1][..], &[least / 2; 94]].concat()), 1);
+        assert_eq!(shared_rows(&[&[least; 1][..], &[least / 2; 95]].concat()), 0);
+    }
+}

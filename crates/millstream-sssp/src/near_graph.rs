@@ -1,5 +1,6 @@
 //! A graph of few arcs a vertex, on devices that search it by near and far piles.
 
+use std::iter::successors;
 use std::time::Duration;
 
 use millstream_graph::{CsrGraph, Weights};
@@ -13,8 +14,8 @@ use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
 
 /// How much smaller steps are of the next attempt.
 const SHRINKS: f64 = 4.0;
-/// At most. Where steps of a 64th are too wide, the graph is no mesh.
-const ATTEMPTS: u32 = 4;
+/// So many attempts at most: the last has a 64th of the step.
+const ATTEMPTS: usize = 4;
 
 /// The graph, and its rows once more.
 #[derive(Debug)]
@@ -63,32 +64,28 @@ impl NearGraph {
     }
 
     /// Searches with `waiting` vertices waiting at a time at most, in steps of `delta`, or, where that makes
-    /// too many wait and it `may_shrink`, of a quarter of it, or a sixteenth, and so on. With the step of the last
-    /// attempt.
+    /// too many wait and it `may_shrink`, of a quarter of it, or a sixteenth, and so on. With the step of
+    /// what was found.
     pub(crate) async fn search<R: DistanceRule, V: Value>(
         &self,
         sources: &[u32],
         limit: u32,
-        (mut delta, may_shrink): (Option<f64>, bool),
+        (delta, may_shrink): (Option<f64>, bool),
         waiting: usize,
         patience: Duration,
     ) -> Result<(Attempt, Option<f64>)> {
         let (NearGraph { graph, rows, .. }, grows) = (self, self.grows);
+        let shorter = |step: &Option<f64>| Some(step.map(|step| step / SHRINKS));
+        let attempts = if may_shrink { ATTEMPTS } else { 1 };
         let mut given_up = Duration::ZERO;
-        for attempt in 1.. {
-            let step = delta.map(R::step);
-            let search = NearFar::<R> { graph, rows, limit, delta: step, grows, waiting, patience };
+        for step in successors(Some(delta), shorter).take(attempts) {
+            let delta = step.map(R::step);
+            let search = NearFar::<R> { graph, rows, limit, delta, grows, waiting, patience };
             match search.run::<V>(sources).await? {
-                Attempt::Found(outcome) => {
-                    return Ok((Attempt::Found(outcome.after(given_up)), delta));
-                }
+                Attempt::Found(found) => return Ok((Attempt::Found(found.after(given_up)), step)),
                 Attempt::GivenUp(time) => given_up += time,
             }
-            match delta.filter(|_| may_shrink && attempt < ATTEMPTS) {
-                Some(farther) => delta = Some(farther / SHRINKS),
-                None => break,
-            }
         }
-        Ok((Attempt::GivenUp(given_up), delta))
+        Ok((Attempt::GivenUp(given_up), None))
     }
 }

@@ -10,11 +10,10 @@ use millstream_graph::pieces::InPieces;
 use millstream_graph::reference::Distances;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::internals::{
-    Answer, Attempt, NearFar, Outcome, PATIENCE, Settings, Value, can_meet, check_kernels_push, run,
+    Answer, Attempt, Outcome, Settings, Value, can_meet, check_kernels_push, run,
 };
 use millstream_traversal::{
     Columns, Delta, DepthProbe, DistributedGraph, Error as TraversalError, Layout, UNREACHED,
-    WorklistOptions,
 };
 use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
@@ -22,92 +21,11 @@ use rayon::prelude::*;
 use crate::algorithm::Algorithm;
 use crate::means::Means;
 use crate::near_graph::NearGraph;
+use crate::options::SsspOptions;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
 use crate::step_graph::{self, StepGraph};
 use crate::step_search::{Manner, StepSearch};
 use crate::{Error, Result};
-
-/// How a search for shortest paths runs.
-///
-/// ```
-/// use millstream_flow::{Context, Devices};
-/// use millstream_graph::CsrGraph;
-/// use millstream_sssp::{Distances, Sssp, SsspOptions};
-///
-/// let context = Context::builder().devices(Devices::host(2)).build()?;
-/// let graph = CsrGraph::from_weighted_edges(3, &[(0, 1, 0.5f32), (1, 2, 2.0)])?;
-/// let mut options = SsspOptions::default();
-/// options.cutoff = Some(1.0);
-/// let result = context.block_on(async {
-///     Sssp::with_options(&context, &graph, options).await?.run(&[0]).await
-/// })??;
-/// assert_eq!(result.distances, Distances::Real(vec![0.0, 0.5, f32::INFINITY]));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct SsspOptions {
-    /// Which way to search. Each needs rows of its own on the devices, so it is chosen when the
-    /// graph is uploaded.
-    pub algorithm: Algorithm,
-    /// How the worklist of an asynchronous search runs.
-    pub worklist: WorklistOptions,
-    /// How long a run may go on without any change before it fails. Where devices search without a
-    /// worklist: how long GPUs wait for each other. Ten seconds unless set.
-    pub patience: Duration,
-    /// Vertices farther than this, in the unit of the weights, are not reached; at least 0.
-    pub cutoff: Option<f64>,
-    /// Whether to find predecessors too; packets are twice as large then.
-    pub predecessors: bool,
-    /// Steps of the priority threshold \[G §4.4\], or those of a search in steps, in the unit of the
-    /// weights; automatic ones come from the mean weight and the mean degree.
-    pub delta: Delta,
-    /// In steps: once a step is settled, vertices that are left pull if the arcs that
-    /// enter them are less than those that enter the step's, times this; else the step's
-    /// vertices push. 0 never pulls, and more than 2^27 is as much.
-    pub pull: u32,
-    /// In steps: all that is left is one step, without an order, if the arcs that enter
-    /// it, times this, are less than all arcs. 0 makes every step but the first the
-    /// last, and more than 2^27 is as much.
-    pub rest: u32,
-    /// By near and far piles: for how many vertices that wait at a time a GPU has room; for far ones
-    /// twice as many, of which each of its blocks has its part. 40 to 48 bytes each, and no more than
-    /// 2^26 of them. As soon as a block needs more, this search begins again with a quarter of the
-    /// step, if that is automatic, three times at most, or goes asynchronously. Later ones with no more
-    /// room begin where it ended.
-    pub waiting: usize,
-}
-
-impl Default for SsspOptions {
-    fn default() -> SsspOptions {
-        SsspOptions {
-            algorithm: Algorithm::Auto,
-            worklist: WorklistOptions::default(),
-            patience: PATIENCE,
-            cutoff: None,
-            predecessors: false,
-            delta: Delta::default(),
-            // Both measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
-            pull: 4,
-            rest: 4,
-            waiting: NearFar::<IntegerDistances>::WAITING,
-        }
-    }
-}
-
-impl SsspOptions {
-    /// Whether they have a meaning, whatever the graph is.
-    ///
-    /// # Errors
-    /// A cutoff that is no distance; a step that is none.
-    pub fn check(&self) -> Result<()> {
-        self.delta.check()?;
-        match self.cutoff {
-            Some(cutoff) if cutoff.is_nan() || cutoff < 0.0 => Err(Error::Cutoff { cutoff }),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// What was found, by original vertex id.
 #[derive(Clone, Debug)]
@@ -228,8 +146,8 @@ impl Sssp {
     /// order of weight, and also in rows of all vertices that they leave, on GPUs, which make these of the
     /// others. Host devices need the arcs that leave their vertices in place of that. One GPU and host devices
     /// have them already if the graph is symmetric. That is 8 bytes an arc each, and 8 a vertex. Searches on GPUs keep 16 bytes a vertex more
-    /// there, for the next one. A search by near and far piles needs packed rows, 32 bytes a vertex
-    /// ([`Sssp::layouts`]), on several GPUs also of a halo around each part, of half as many
+    /// there, for the next one. A search by near and far piles needs packed rows, 32 bytes a vertex,
+    /// and 8 an arc of rows of more than four ([`Sssp::layouts`]), on several GPUs also of a halo around each part, of half as many
     /// vertices at most; of host devices the first one gets all.
     ///
     /// # Errors

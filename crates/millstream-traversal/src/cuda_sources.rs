@@ -14,7 +14,7 @@ pub fn cuda_sources<R: CudaRule, V: Value>() -> Vec<CudaSource> {
     let worklist = Vertices::<Relaxation<R, V>>::cuda().into_iter();
     let worklist = worklist.flat_map(|cuda| cuda.cuda_sources::<Vertices<Relaxation<R, V>>>());
     let piles = RowWidth::ALL.into_iter().flat_map(|width| {
-        [true, false].map(|grows| near_far::cuda_source::<R, V>(width.threads(), grows))
+        [true, false].map(|grows| near_far::cuda_source::<R, V>(width as u32, grows))
     });
     let sorting = sort_rows::sources(R::WEIGHS).into_iter().chain(reversed_rows::cuda_sources());
     let others = [pack_near_rows::cuda_source::<R>(), hubs::cuda_source(), survey::cuda_source()];

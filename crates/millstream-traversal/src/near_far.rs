@@ -129,13 +129,10 @@ impl<R: CudaRule> NearFar<'_, R> {
             return Ok(Attempt::GivenUp(Duration::ZERO));
         }
         let memory = &self.memory::<V>(sources).await?[..];
-        let kernel = match (self.rows.width(), self.grows) {
-            (RowWidth::Four, true) => gang_kernel("near_far", trusted::<R, V, 4, true>),
-            (RowWidth::Four, false) => gang_kernel("near_far", trusted::<R, V, 4, false>),
-            (RowWidth::Eight, true) => gang_kernel("near_far", trusted::<R, V, 8, true>),
-            (RowWidth::Eight, false) => gang_kernel("near_far", trusted::<R, V, 8, false>),
-            (RowWidth::Sixteen, true) => gang_kernel("near_far", trusted::<R, V, 16, true>),
-            (RowWidth::Sixteen, false) => gang_kernel("near_far", trusted::<R, V, 16, false>),
+        let kernel = match self.rows.width() {
+            RowWidth::Four => self.kernel::<V, { RowWidth::Four as u32 }>(),
+            RowWidth::Eight => self.kernel::<V, { RowWidth::Eight as u32 }>(),
+            RowWidth::Sixteen => self.kernel::<V, { RowWidth::Sixteen as u32 }>(),
         };
         let bind = |host: &_, member: GangMember<'_>| self.bind(kernel, memory, host, member);
         let run_time = Gang::run_kernel(context, kernel, bind).await?;
@@ -147,6 +144,13 @@ impl<R: CudaRule> NearFar<'_, R> {
         let values = memory.iter().map(|its| its.values.clone());
         let gather = Answer::gather_owned(self.graph, values);
         Outcome::gathered(statistics, run_time, gather).await.map(Attempt::Found)
+    }
+
+    fn kernel<V: Value, const THREADS: u32>(&self) -> &'static Kernel<Signature<V>> {
+        match self.grows {
+            true => gang_kernel("near_far", trusted::<R, V, THREADS, true>),
+            false => gang_kernel("near_far", trusted::<R, V, THREADS, false>),
+        }
     }
 
     fn room(&self) -> usize {

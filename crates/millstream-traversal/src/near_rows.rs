@@ -124,7 +124,8 @@ impl NearRows {
             let near = |(place, halo): (usize, &Vec<u32>)| {
                 owned(partition, &parts_of(place)).len() + halo.len()
             };
-            // Else arcs of long rows are fewer than vertices: these rows are few, and none is very long.
+            // Of the least width long rows are few, and none is very long: they have fewer arcs than there
+            // are vertices.
             let are_many_long = width != RowWidth::Four;
             // All of the graph may lie on one device.
             graph.vertices() < SPECIAL

@@ -24,11 +24,11 @@ const TURNS: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowWidth {
     /// As many as are packed: of road maps, and of lattices in two dimensions.
-    Four,
+    Four = 4,
     /// Of triangulations, and of lattices in three dimensions.
-    Eight,
+    Eight = 8,
     /// Of most other meshes.
-    Sixteen,
+    Sixteen = 16,
 }
 
 impl RowWidth {
@@ -43,19 +43,10 @@ impl RowWidth {
         };
         let longest = degrees().max().unwrap_or_default();
         RowWidth::ALL.into_iter().find(|width| {
-            let threads = u64::from(width.threads());
+            let threads = *width as u64;
             let longer = || degrees().filter(|&degree| degree > threads).count();
             longest <= TURNS * threads && longer() * ROWS_FOR_LONGER <= graph.vertices() as usize
         })
-    }
-
-    /// So many.
-    pub(crate) const fn threads(self) -> u32 {
-        match self {
-            RowWidth::Four => 4,
-            RowWidth::Eight => 8,
-            RowWidth::Sixteen => 16,
-        }
     }
 }
 

@@ -193,6 +193,18 @@ fn meshes_of_more_than_four_arcs_a_vertex() {
     }
 }
 
+/// Level by level host devices take as long for a mesh, but for one that is a chain of its layers.
+#[test]
+fn meshes_go_level_by_level_on_host_devices_unless_they_are_thin() {
+    use bfs::Algorithm::{LevelSynchronous, NearFar};
+    let steps = [[1, 0, 0], [0, 1, 0], [1, 1, 0]];
+    for (size, algorithm) in [([200, 200, 1], LevelSynchronous), ([8, 5000, 1], NearFar)] {
+        let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+        let bfs = context.block_on(Bfs::new(&context, &mesh(size, &steps))).unwrap().unwrap();
+        assert_eq!(bfs.algorithm(), algorithm, "{size:?}");
+    }
+}
+
 #[test]
 fn every_graph_weight_and_device_count_agrees_with_dijkstra() {
     for devices in [1, 2, 3, 4, 8] {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
-use millstream::bfs::Levels;
+use millstream::bfs::{self, Bfs, Levels};
 use millstream::flow::Context;
 use millstream::graph::{CsrGraph, Weights, generate, partition, reference, source, validate};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions};
@@ -71,6 +71,12 @@ fn near_and_far_on_meshes() {
     let searched = check_meshes(&context, scaled(4, 1));
     let least = if context.devices().len() == 1 { 12 } else { 3 };
     assert!(searched >= least, "{searched}");
+    // Also if nobody asks for that, on GPUs if levels are many.
+    if context.devices().len() == 1 && is_gpu(&context.devices()[0]) {
+        let band = mesh([20, 1000, 1], &[[1, 0, 0], [0, 1, 0], [1, 1, 0]]);
+        let bfs = context.block_on(Bfs::new(&context, &band)).unwrap().unwrap();
+        assert_eq!(bfs.algorithm(), bfs::Algorithm::NearFar);
+    }
 }
 
 /// Where the automatic step makes too many vertices wait, a shorter one does not, and the next search
