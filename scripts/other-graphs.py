@@ -21,7 +21,8 @@ def write(path, vertices, sources, targets, both_ways=True):
     if both_ways:
         arcs = np.concatenate([arcs, targets << np.uint64(32) | sources])
     sources, targets = arcs >> np.uint64(32), arcs & np.uint64(0xFFFFFFFF)
-    arcs = np.unique(arcs[sources != targets])
+    arcs = np.sort(arcs[sources != targets])
+    arcs = arcs[np.insert(arcs[1:] != arcs[:-1], 0, True)]
     offsets = np.zeros(vertices + 1, dtype="<u8")
     degrees = np.bincount((arcs >> np.uint64(32)).astype(np.int64), minlength=vertices)
     offsets[1:] = np.cumsum(degrees)
@@ -76,6 +77,31 @@ def ring(path, vertices, moved):
     write(path, vertices, sources, targets)
 
 
+def geometric(path, vertices, degree):
+    """Points anywhere in a square, each beside those nearer than gives `degree` arcs, in order of
+    squares as wide as that."""
+    reach = np.sqrt(degree / np.pi / vertices)
+    side = int(1 / reach)
+    points = random.random((2, vertices))
+    column, row = (points * side).astype(np.int64)
+    order = np.argsort(row * side + column, kind="stable")
+    (x, y), cell = points[:, order], (row * side + column)[order]
+    begins = np.searchsorted(cell, np.arange(side * side + 1))
+    sources, targets = [], []
+    for right, down in [(0, 0), (1, 0), (-1, 1), (0, 1), (1, 1)]:
+        other = cell + down * side + right
+        inside = (cell % side + right >= 0) & (cell % side + right < side) & (other < side * side)
+        ours = np.arange(vertices)[inside]
+        first, counts = begins[other[inside]], np.diff(begins)[other[inside]]
+        source = np.repeat(ours, counts)
+        place = np.arange(source.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        target = np.repeat(first, counts) + place
+        near = (x[source] - x[target]) ** 2 + (y[source] - y[target]) ** 2 < reach**2
+        sources.append(source[near])
+        targets.append(target[near])
+    write(path, vertices, np.concatenate(sources), np.concatenate(targets))
+
+
 def uniform(path, vertices, edges):
     """Ends anywhere."""
     write(path, vertices, *random.integers(0, vertices, (2, edges)))
@@ -95,14 +121,22 @@ def hubs(path, vertices, count):
 
 RIGHT, DOWN, FALLING, RISING = (0, 1), (1, 0), (1, 1), (1, -1)
 CUBE = [(0, 0, 1), (0, 1, 0), (1, 0, 0)]
+# One of two opposite steps each.
+SQUARE24 = [(0, 1), (0, 2)] + [(down, right) for down in (1, 2) for right in range(-2, 3)]
+CUBE26 = CUBE[:1] + [(0, 1, right) for right in (-1, 0, 1)]
+CUBE26 += [(1, down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)]
 KINDS = {
     "mesh6": lambda path: mesh(path, (4000, 4000), [RIGHT, DOWN, FALLING]),
     "mesh12": lambda path: mesh(
         path, (2048, 2048), [RIGHT, DOWN, FALLING, RISING, (0, 2), (2, 0)]
     ),
+    "mesh24": lambda path: mesh(path, (2048, 2048), SQUARE24),
     "triangles": lambda path: triangles(path, 4000),
     "cube": lambda path: mesh(path, (256, 256, 256), CUBE),
     "shuffled-cube": lambda path: mesh(path, (256, 256, 256), CUBE, shuffled=True),
+    "cube26": lambda path: mesh(path, (192, 192, 192), CUBE26),
+    "geometric": lambda path: geometric(path, 16 * MILLION, 16),
+    "small-geometric": lambda path: geometric(path, 4 * MILLION, 16),
     "ring": lambda path: ring(path, MILLION, 0),
     "small-world": lambda path: ring(path, 8 * MILLION, 0.01),
     "uniform": lambda path: uniform(path, 4 * MILLION, 32 * MILLION),

@@ -92,6 +92,10 @@ template <class T>
 T __reduce_max_sync(unsigned mask, T value) {
     return emulated::reduced(mask, value, [](T one, T other) { return max(one, other); });
 }
+template <class T>
+T __reduce_or_sync(unsigned mask, T value) {
+    return emulated::reduced(mask, value, [](T one, T other) { return T(one | other); });
+}
 
 inline void __nanosleep(unsigned) { emulated::yield(); }
 inline void __threadfence() { emulated::fence(); }

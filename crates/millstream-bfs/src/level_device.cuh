@@ -89,7 +89,7 @@ class LevelDevice : public GangDevice<const u32&> {
 
    protected:
     // Words that are kept: totals of the last frontier.
-    enum Kept { kept_places, kept_visited, kept_sent };
+    enum Kept { kept_places, kept_visited, kept_sent, kept_in_vain };
     // Words of the device, which reports say.
     enum DeviceWord { published, kept_items };
     static constexpr GangBarrier::Counter visited_count = GangBarrier::first_count;

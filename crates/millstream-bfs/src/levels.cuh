@@ -113,13 +113,18 @@ class LevelSearch : public LevelSource {
         const u64 rows = is_listed ? new_rows(totals) : visited - totals.kept(kept_visited);
         if (rows == 0 || level == settings.depth_limit) return finished;
         const u64 arcs = phase == seed ? totals.most() : rows * settings.degree;
-        const bool is_rich = arcs * settings.alpha * eagerness > settings.connected;
+        // Where no sweep followed once, frontiers grow slowly.
+        const bool is_rich = arcs * settings.alpha * eagerness > settings.connected &&
+                             totals.kept(kept_in_vain) == 0;
         // So few that it does not matter how many are left.
         if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return expand;
         totals.keep(kept_visited, visited);
         if (rows * settings.alpha * (is_listed ? 1 : eagerness) > left)
             return phase == merge ? sweep : to_sweep();
-        if (!is_listed) return gather;
+        if (!is_listed) {
+            totals.keep(kept_in_vain, 1);
+            return gather;
+        }
         // What is found at the limit must be reached at once.
         return is_rich && level + 1 < settings.depth_limit ? rush : expand;
     }

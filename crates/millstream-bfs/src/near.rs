@@ -38,10 +38,12 @@ pub(crate) async fn near_rows(
     Ok(NearRows::new::<Levels>(graph, distributed, width, is_needed).await?)
 }
 
-/// Whether devices should not meet after each level of a graph.
+/// Whether devices should not meet after each level of a graph. One alone need not for a mesh of three
+/// dimensions either; several would have large halos.
 pub(crate) fn has_many_levels(context: &Context, depth: DepthProbe) -> bool {
-    match context.all_gpus() {
-        true => depth.is_deep(),
-        false => depth.is_chain_like(),
+    match (context.all_gpus(), context.devices().len()) {
+        (true, 1) => !depth.is_near(),
+        (true, _) => depth.is_deep(),
+        (false, _) => depth.is_chain_like(),
     }
 }

@@ -10,7 +10,7 @@ use millstream_flow::{Context, Error as FlowError};
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::internals::{PATIENCE, Survey, can_meet, check_partition, check_rows};
 use millstream_traversal::{
-    Columns, DegreeOrder, DistributedGraph, Error as TraversalError, Layout, LayoutKind,
+    Columns, DegreeOrder, DepthProbe, DistributedGraph, Error as TraversalError, Layout, LayoutKind,
 };
 use rayon::prelude::*;
 
@@ -185,17 +185,19 @@ impl Cc {
         check_partition(context, graph, &partition)?;
         check_rows(context, graph)?;
         let whole = graph;
-        let searches = Method::of(true, whole.vertices(), whole.arcs()) == Method::OutsideHub;
-        let (partition, order) = match searches {
-            true => DegreeOrder::of(context, whole, partition, u32::MAX, None),
-            false => (partition, None),
+        let hub = source::max_degree(whole);
+        let around_hub = hub.map(|hub| DepthProbe::around(whole, hub)).unwrap_or_default();
+        let method = |arcs| Method::of_symmetric(whole, arcs, around_hub);
+        let (partition, order) = match method(whole.arcs()) {
+            Method::OutsideHub => DegreeOrder::of(context, whole, partition, u32::MAX, None),
+            _ => (partition, None),
         };
         let columns = Columns::Structure;
         let graph = DistributedGraph::new(context, whole, partition, columns).await?;
-        let hub = source::max_degree(whole).map_or(0, |hub| graph.partition().to_new(hub));
+        let hub = hub.map_or(0, |hub| graph.partition().to_new(hub));
         let mut survey = Survey::of(&graph).await?;
-        let of_both_ways = Method::of(true, whole.vertices(), 2 * whole.arcs());
-        let are_missed = !survey.is_symmetric && of_both_ways == Method::OutsideHub;
+        // With fewer arcs it takes longer to label the vertices.
+        let are_missed = !survey.is_symmetric && whole.arcs() >= u64::from(whole.vertices());
         let (graph, both_ways) = match are_missed && is_gang(context) {
             true => with_both_ways(graph).await?,
             false => (graph, None),
@@ -204,7 +206,7 @@ impl Cc {
             survey = Survey::of(&graph).await?;
         }
         let arcs = graph.parts().iter().map(|part| part.targets.len() as u64).sum();
-        let method = Method::of(survey.is_symmetric, graph.vertices(), arcs);
+        let method = if survey.is_symmetric { method(arcs) } else { Method::EveryArc };
         if method == Method::OutsideHub {
             // Most do; and each of a gang has the hub's tree, and hooks what any other tells of.
             survey.name_all(graph.vertices());
@@ -218,8 +220,8 @@ impl Cc {
 
     /// What was made at the upload beside the graph's rows: on GPUs, for graphs of many arcs, the
     /// [degree order](DegreeOrder) of the vertices of each, and, where these reach each other's
-    /// memory, the neighbour of each vertex with the most arcs; and, there, the reverses of a graph's arcs
-    /// that is not symmetric, if there is room for them.
+    /// memory, the neighbour of each vertex with the most arcs; and, for any graph that is not symmetric and has as
+    /// many arcs as vertices, the reverses of its arcs there, if there is room for them.
     pub fn layouts(&self) -> Vec<Layout> {
         let order = self.order.map(|order| order.layout(&self.graph));
         [order, self.both_ways, self.hubs.layout()].into_iter().flatten().collect()

@@ -2,35 +2,44 @@
 
 use std::fmt;
 
+use millstream_graph::CsrGraph;
+use millstream_traversal::DepthProbe;
+
 /// Which arcs of a resident graph are hooked. Nobody asks for one: the graph's
 /// shape decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u32)]
 pub enum Method {
-    /// All of them: not every arc has its reverse. GPUs that reach each other's memory make the reverses of
-    /// many arcs at the upload, if they have room for them, and search.
+    /// All of them: not every arc has its reverse. GPUs that reach each other's memory make the reverses at
+    /// the upload, if they have room for them and there are as many arcs as vertices, and go another way.
     EveryArc,
     /// Those towards smaller vertices, since every arc has its reverse (Jaiganesh
-    /// and Burtscher, ECL-CC, HPDC 2018): for graphs of few arcs. First those within
+    /// and Burtscher, ECL-CC, HPDC 2018): for graphs of few arcs, and for meshes. First those within
     /// tiles of consecutive vertices.
     TowardsSmaller,
     /// First a search from the hub, the vertex of most arcs (Slota, Rajamanickam and
     /// Madduri, Multistep, IPDPS 2014). Then the arcs of each vertex that it has not found:
     /// what it has found meets the others on their side, since every arc has its reverse. For
-    /// graphs of many arcs, whose hub is in the largest component as a rule.
+    /// graphs of many arcs in which most is [few levels](DepthProbe::are_few) from the hub.
     OutsideHub,
 }
 
-/// From how many arcs a vertex on a search leaves most arcs out.
+/// From how many arcs a vertex on a search leaves most arcs out,
 const ARCS_WORTH_A_SEARCH: u64 = 4;
+/// if the hub's component has one of so many vertices at least.
+const REACHED: usize = 4;
 
 impl Method {
-    pub(crate) fn of(is_symmetric: bool, vertices: u32, arcs: u64) -> Method {
-        match is_symmetric {
-            false => Method::EveryArc,
-            true if arcs < ARCS_WORTH_A_SEARCH * u64::from(vertices) => Method::TowardsSmaller,
+    /// Of a graph whose arcs all have their reverses, of these many arcs and such a neighbourhood of the hub:
+    /// of a mesh a search would find little before it goes on by hooking.
+    pub(crate) fn of_symmetric(graph: &CsrGraph, arcs: u64, around_hub: DepthProbe) -> Method {
+        let are_many = arcs >= ARCS_WORTH_A_SEARCH * u64::from(graph.vertices());
+        // Against their directions arcs lead to more than was probed.
+        let is_much = arcs > graph.arcs() || around_hub.reaches(graph.vertices() as usize / REACHED);
+        match are_many && around_hub.are_few() && is_much {
             true => Method::OutsideHub,
+            false => Method::TowardsSmaller,
         }
     }
 }

@@ -73,6 +73,14 @@ struct RowStart {
 #pragma unroll
         for (u32 at = 0; at < few; ++at) targets[at] = at < end ? rows.targets[first + at] : ~0u;
     }
+    // The arcs after the first few; none of a long row.
+    __device__ __forceinline__ RowStart rest(const Rows& rows) const {
+        RowStart rest;
+        rest.first = first + few;
+        rest.arcs = arcs > few && !is_long() ? arcs - few : 0;
+        rest.read(rows);
+        return rest;
+    }
 };
 
 }  // namespace millstream

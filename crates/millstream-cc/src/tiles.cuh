@@ -83,7 +83,7 @@ struct Tile {
             edges.add(is_lost, at, parent);
 #pragma unroll
             for (u32 arc = 0; arc < RowStart::few; ++arc)
-                edges.add(to[arc] < before && to[arc] != least, at, to[arc]);
+                add(at, to[arc] != before && to[arc] != least ? to[arc] : at);
             leaves |= hook_others(at, row);
         }
         return leaves;
@@ -95,7 +95,7 @@ struct Tile {
     // same tree as the one before need not.
     __device__ void hook_chain(bool is_up, u32 to, u32 root, u32 first) const {
         // Closer to the root.
-        if (is_up) to = parent_of(parents, parent_of(parents, to));
+        if (is_up) to = above(to);
         const u32 below = __ballot_sync(~0u, is_up) & ((1u << lane()) - 1);
         const int last = 31 - __clz(below);
         const u32 its = __shfl_sync(~0u, to, last & 31);
@@ -107,15 +107,50 @@ struct Tile {
 
     // The arcs after the first few, unless there are too many. Whether any is left.
     __device__ bool hook_others(u32 at, const RowStart& row) const {
-        const u32 end = row.is_long() ? 0 : row.arcs;
         bool leaves = row.is_long() && !share(at, row);
-        for (u32 arc = RowStart::few; __any_sync(~0u, arc < end); ++arc) {
-            const u32 target = arc < end ? rows.targets[row.first + arc] : ~0u;
-            leaves |= target < start;
-            edges.add(target - start < at, at, target - start);
-        }
+        if (__any_sync(~0u, row.arcs > 2 * RowStart::few && !row.is_long()))
+            return hook_spread(at, row) || leaves;
+        const RowStart rest = row.rest(rows);
+#pragma unroll
+        for (u32 target : rest.targets) leaves |= add(at, target - start);
         return leaves;
     }
+
+    // Arcs of a warp's rows, which its lanes share. Whether any of the lane's row is left.
+    __device__ bool hook_spread(u32 at, const RowStart& row) const {
+        constexpr u32 at_once = 2;
+        const bool is_more = row.arcs > RowStart::few && !row.is_long();
+        const u64 first = row.first + (is_more ? RowStart::few : 0);
+        const SpreadArcs<u32> others(first, is_more ? row.first + row.arcs : first, at);
+        u32 leaving = 0;
+        for (u32 base = 0; base < others.total; base += at_once * 32) {
+            u32 from[at_once];
+            u32 to[at_once];
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each) {
+                const auto place = others[base + each * 32 + lane()];
+                from[each] = place.state;
+                to[each] = place.is_arc ? rows.targets[place.arc] - start : from[each];
+            }
+#pragma unroll
+            for (u32 each = 0; each < at_once; ++each) {
+                // A lane's place is its vertex's in the warp's word.
+                const bool leaves = add(from[each], to[each]);
+                leaving |= __reduce_or_sync(~0u, leaves ? 1u << from[each] % 32 : 0);
+            }
+        }
+        return leaving >> lane() & 1;
+    }
+
+    // An arc between places, if it is to a smaller one. Whether it leaves the tile.
+    __device__ bool add(u32 at, u32 to) const {
+        // Most join a tree with itself, as is mostly seen two steps from both ends.
+        edges.add(to < at && above(at) != above(to), at, to);
+        return to > ~start;
+    }
+
+    // The parent's parent of a vertex.
+    __device__ u32 above(u32 at) const { return parent_of(parents, parent_of(parents, at)); }
 
     // Whether a row is worth it, and there is room.
     __device__ bool share(u32 at, const RowStart& row) const {

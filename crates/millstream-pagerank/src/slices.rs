@@ -2,7 +2,8 @@
 //!
 //! The rows of a part are numbered by length, the longest first. That also brings the
 //! vertices together that most arcs lead to, if arcs have both directions: they stay in
-//! the caches. If no row is long, neighbours stay near each other instead: rows are
+//! the caches. Where vertices near each other have ids near each other as a rule, since no row is long or the
+//! graph is [deep](DepthProbe::is_deep), they stay so: rows are
 //! sorted inside windows of consecutive vertices. 32 short rows that follow each other
 //! are a *slice*: the first arc of each, then the second of each, and so on, short ones
 //! padded with [`NO_SOURCE`]. So 32 threads with a row each read what lies side by side,
@@ -12,6 +13,7 @@ use std::ops::Range;
 
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_traversal::DepthProbe;
 use rayon::prelude::*;
 
 /// Rows of a slice: the threads of a warp.
@@ -36,8 +38,8 @@ const WINDOW: u32 = 256;
 
 /// The order that slices need inside each part: see the module.
 pub(crate) fn sorted(partition: &Partition, transposed: &CsrGraph) -> Partition {
-    let window = if partition::is_mesh_like(transposed) { WINDOW } else { u32::MAX };
-    partition.by_degree(transposed, window)
+    let is_local = partition::is_mesh_like(transposed) || DepthProbe::new(transposed).is_deep();
+    partition.by_degree(transposed, if is_local { WINDOW } else { u32::MAX })
 }
 
 /// Where the rows of one part are.

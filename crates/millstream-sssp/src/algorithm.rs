@@ -8,12 +8,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// In steps where the devices can, unless the graph is
-    /// [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out, or is
-    /// [mesh-like](millstream_graph::partition::is_mesh_like) and has few arcs a vertex or is not
-    /// [near](millstream_traversal::DepthProbe::is_near): such a graph has so many steps that what each
-    /// costs is more than the vertices (`docs/decisions/0025-near-and-far-piles.md`). It is searched by near and far piles
-    /// where that can be, else asynchronously.
+    /// In steps where the devices can, unless the graph has so many that what each costs is more than the
+    /// vertices (`docs/decisions/0025-near-and-far-piles.md`). That is one that is
+    /// [deep](millstream_traversal::DepthProbe::is_deep), or without hubs and not
+    /// [near](millstream_traversal::DepthProbe::is_near), which takes milliseconds to find out, or
+    /// [mesh-like](millstream_graph::partition::is_mesh_like) with up to four arcs a vertex. It is searched by
+    /// near and far piles where that can be, else asynchronously.
     #[default]
     Auto,
     /// On the distributed worklist, in no order but that of the soft priority

@@ -107,11 +107,15 @@ impl StepGraph {
     }
 }
 
-/// Whether a search should go in steps, if the devices can: unless these are many. A graph like a
-/// road map has many, too, where it is too small for that to be seen.
+/// Whether a search should go in steps, if the devices can: not if these are many, or where near and far
+/// piles are better, which need [rows of some width](RowWidth). A graph like a road map has many steps, too,
+/// where it is too small for that to be seen.
 pub(crate) fn is_worth_it(graph: &CsrGraph, depth: DepthProbe) -> bool {
-    let is_random = || depth.is_near() && RowWidth::of(graph) != Some(RowWidth::Four);
-    !depth.is_deep() && (is_random() || !partition::is_mesh_like(graph))
+    match RowWidth::of(graph) {
+        None => !depth.is_deep(),
+        Some(RowWidth::Four) => !depth.is_deep() && !partition::is_mesh_like(graph),
+        Some(_) => depth.is_near(),
+    }
 }
 
 #[cfg(test)]

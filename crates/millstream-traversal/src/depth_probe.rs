@@ -1,22 +1,26 @@
-//! Whether the levels of a graph are thin and many, as a road map's are: found out by
-//! searching the neighbourhoods of a few vertices on the host.
+//! Whether a graph spreads as a plane does, a road map say, or as one in which everything is near:
+//! found out by searching the neighbourhoods of a few vertices on the host.
 
 use millstream_graph::CsrGraph;
 
 /// Vertices whose neighbourhoods are searched.
 const CENTERS: u32 = 4;
-/// Vertices of a neighbourhood at most. A mesh has hundreds of levels in so many, a
-/// graph in which everything is near has one or two dozen.
+/// Vertices of a neighbourhood at most.
 const NEIGHBOURHOOD: usize = 1 << 15;
 /// Arcs of a neighbourhood at most: many to a vertex, for a mesh.
 const ARCS: usize = 1 << 20;
 /// Levels of a neighbourhood are thin if they have fewer vertices, on average.
-const THIN: usize = 512;
-/// Levels are many from here on: a whole neighbourhood of thin ones has more.
-const MANY: usize = NEIGHBOURHOOD / THIN;
+const THIN: usize = 1 << 10;
 
-/// A neighbourhood of fewer levels is no mesh's of two dimensions: such a one of 24 arcs a vertex has 45.
-const NEAR: usize = 24;
+/// Within twice as many levels a plane has four times as many vertices, and space eight times, less where
+/// these end: of meshes of two dimensions 3.5 to 4.4 times were seen, of three 6 to 7,
+const PLANE: usize = 5;
+/// and 20 or more where everything is near.
+const SPACE: usize = 12;
+/// Levels are many from here on: a mesh of two dimensions with 48 arcs a vertex has as many.
+const MANY: usize = 24;
+/// Fewer levels do not say how the graph spreads: a mesh of three dimensions with 26 arcs a vertex has 16.
+const FEW: usize = 8;
 
 /// Vertices of a level on average, less than which are nothing beside a meeting of host devices, where
 /// rows are not packed: on four, a road map in scattered parts, of a hundred and more, took seven times
@@ -38,6 +42,14 @@ const CHAIN: usize = 32;
 pub struct DepthProbe {
     vertices: usize,
     levels: usize,
+    /// Levels that have half of the vertices together: those that follow may end somewhere;
+    middle: usize,
+    /// the vertices of these,
+    reached: usize,
+    /// and those of the first half of them.
+    inner: usize,
+    /// Whether not all was searched that can be reached.
+    is_cut: bool,
 }
 
 impl DepthProbe {
@@ -47,23 +59,81 @@ impl DepthProbe {
         let step = graph.vertices() / CENTERS;
         let centers = (0..CENTERS).map(|place| place * step + step / 2);
         let searched = centers.filter(|&center| center < graph.vertices());
-        searched.map(|center| neighbourhood(graph, center)).max().unwrap_or_default()
+        searched.map(|center| DepthProbe::around(graph, center)).max().unwrap_or_default()
     }
 
-    /// Whether levels have few vertices each, on average; so have those of any small graph.
+    /// Searches the neighbourhood of one vertex in the same way.
+    ///
+    /// # Panics
+    /// If there is no such vertex.
+    pub fn around(graph: &CsrGraph, center: u32) -> DepthProbe {
+        // Zeros that nobody touches cost nothing, so that these are cheap for large graphs.
+        let mut seen = vec![0u64; graph.vertices().div_ceil(64) as usize];
+        let mut is_new = |vertex: u32| {
+            let (word, bit) = (&mut seen[vertex as usize / 64], 1 << (vertex % 64));
+            let before = *word;
+            *word |= bit;
+            before & bit == 0
+        };
+        is_new(center);
+        let mut frontier = vec![center];
+        let (mut vertices, mut arcs, mut ends) = (1, ARCS, Vec::new());
+        while !frontier.is_empty() && vertices < NEIGHBOURHOOD && arcs > 0 {
+            let mut next = Vec::new();
+            for &vertex in &frontier {
+                // A hub's row may be as long as the graph.
+                let row = graph.neighbors(vertex).iter().take(arcs);
+                arcs -= row.len();
+                let found = row.copied().filter(|&target| is_new(target));
+                next.extend(found.take(NEIGHBOURHOOD - vertices - next.len()));
+            }
+            vertices += next.len();
+            ends.push(vertices);
+            frontier = next;
+        }
+        let (levels, is_cut) = (ends.len(), !frontier.is_empty());
+        let middle = levels.min(ends.partition_point(|&end| end < vertices / 2) + 1);
+        let of = |levels: usize| ends[..levels].last().copied().unwrap_or_default();
+        let [reached, inner] = [of(middle), of(middle.div_ceil(2))];
+        DepthProbe { vertices, levels, middle, reached, inner, is_cut }
+    }
+
+    /// Whether levels have few vertices each, on average, or do not become many times as large; so have
+    /// those of any small graph.
     pub fn is_thin(self) -> bool {
-        self.vertices < THIN * self.levels
+        self.vertices < THIN * self.levels || !self.is_near()
     }
 
-    /// Whether levels are thin and so many that devices should not meet after each.
+    /// Whether there are many levels, which grow as in a plane at most, until they have half of the
+    /// vertices: devices should not meet after each.
     pub fn is_deep(self) -> bool {
-        self.is_thin() && self.levels >= MANY
+        self.levels >= MANY && self.reached < PLANE * self.inner
     }
 
-    /// Whether there are so few levels, less than 24, that the rest of the graph is likely to have few
-    /// more.
+    /// Whether there are few levels, or those that follow have so many vertices that the rest of the
+    /// graph is likely to have few more. Neither a plane's nor space's have.
+    ///
+    /// ```
+    /// use millstream_graph::generate::{self, GenerateOptions};
+    /// use millstream_traversal::DepthProbe;
+    ///
+    /// let options = GenerateOptions::default();
+    /// assert!(!DepthProbe::new(&generate::grid(100, 100, &options)?).is_near());
+    /// assert!(DepthProbe::new(&generate::kron(9, 8, &options)?).is_near());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_near(self) -> bool {
-        self.levels < NEAR
+        self.are_few() || self.reached >= SPACE * self.inner
+    }
+
+    /// Whether less than eight levels have half of the vertices: too few to say how the graph spreads.
+    pub fn are_few(self) -> bool {
+        self.middle < FEW
+    }
+
+    /// Whether the neighbourhood has so many vertices, or goes on beyond what was searched.
+    pub fn reaches(self, vertices: usize) -> bool {
+        self.is_cut || self.vertices >= vertices
     }
 
     /// Whether, of such levels, most have a few vertices only: host devices, which meet sooner
@@ -71,35 +141,6 @@ impl DepthProbe {
     pub fn is_chain_like(self) -> bool {
         self.is_deep() && self.vertices < CHAIN * self.levels
     }
-}
-
-/// Vertices around one, up to [`NEIGHBOURHOOD`] and along [`ARCS`], and their levels.
-fn neighbourhood(graph: &CsrGraph, center: u32) -> DepthProbe {
-    // Zeros that nobody touches cost nothing, so that these are cheap for large graphs.
-    let mut seen = vec![0u64; graph.vertices().div_ceil(64) as usize];
-    let mut is_new = |vertex: u32| {
-        let (word, bit) = (&mut seen[vertex as usize / 64], 1 << (vertex % 64));
-        let before = *word;
-        *word |= bit;
-        before & bit == 0
-    };
-    is_new(center);
-    let mut frontier = vec![center];
-    let (mut vertices, mut levels, mut arcs) = (1, 0, ARCS);
-    while !frontier.is_empty() && vertices < NEIGHBOURHOOD && arcs > 0 {
-        levels += 1;
-        let mut next = Vec::new();
-        for &vertex in &frontier {
-            // A hub's row may be as long as the graph.
-            let row = graph.neighbors(vertex).iter().take(arcs);
-            arcs -= row.len();
-            let found = row.copied().filter(|&target| is_new(target));
-            next.extend(found.take(NEIGHBOURHOOD - vertices - next.len()));
-        }
-        vertices += next.len();
-        frontier = next;
-    }
-    DepthProbe { vertices, levels }
 }
 
 #[cfg(test)]
@@ -132,7 +173,7 @@ mod tests {
 
     /// Of 24 arcs a vertex.
     #[test]
-    fn a_mesh_of_many_arcs_is_neither_near_nor_deep() {
+    fn a_mesh_of_many_arcs_is_deep() {
         let mut edges = Vec::new();
         for at in 0..300u32 * 300 {
             let below = (0..10).map(|by| at + 300 * (1 + by / 5) + by % 5 - 2);
@@ -142,7 +183,45 @@ mod tests {
         }
         let mesh = CsrGraph::from_edges(300 * 303, &edges).unwrap();
         let probe = DepthProbe::new(&mesh);
-        assert!(!probe.is_near() && !probe.is_deep(), "{probe:?}");
+        assert!(!probe.is_near() && probe.is_deep() && !probe.is_chain_like(), "{probe:?}");
+    }
+
+    /// A cube of 40 vertices a side, each beside six others, or 26.
+    #[test]
+    fn space_is_neither_near_nor_deep() {
+        const SIDE: i32 = 40;
+        for most in [1, 3] {
+            let mut edges = Vec::new();
+            for (at, step) in (0..SIDE.pow(3)).flat_map(|at| (0..27).map(move |step| (at, step))) {
+                let by = [step / 9 - 1, step / 3 % 3 - 1, step % 3 - 1];
+                let place = [at / SIDE / SIDE, at / SIDE % SIDE, at % SIDE];
+                let to: [i32; 3] = std::array::from_fn(|axis| place[axis] + by[axis]);
+                let steps = by.iter().map(|step| step.abs()).sum::<i32>();
+                if (1..=most).contains(&steps) && to.iter().all(|to| (0..SIDE).contains(to)) {
+                    let [high, middle, low] = to;
+                    edges.push((at as u32, ((high * SIDE + middle) * SIDE + low) as u32));
+                }
+            }
+            let cube = CsrGraph::from_edges(SIDE.pow(3) as u32, &edges).unwrap();
+            let probe = DepthProbe::new(&cube);
+            assert!(!probe.is_near() && !probe.is_deep(), "{probe:?}");
+        }
+    }
+
+    /// Each vertex beside the next four, but for one in a hundred ends, which are anywhere.
+    #[test]
+    fn a_small_world_is_near_though_it_has_dozens_of_levels() {
+        const VERTICES: u32 = 1 << 20;
+        let edges = (0..4 * VERTICES).flat_map(|edge| {
+            // Bits of a product by an odd number, as good as random ones.
+            let anywhere = edge.wrapping_mul(0x9E37_79B1) % VERTICES;
+            let (from, beside) = (edge / 4, (edge / 4 + edge % 4 + 1) % VERTICES);
+            let to = if edge % 101 == 0 { anywhere } else { beside };
+            [(from, to), (to, from)]
+        });
+        let world = CsrGraph::from_edges(VERTICES, &edges.collect::<Vec<_>>()).unwrap();
+        let probe = DepthProbe::new(&world);
+        assert!(probe.is_near() && probe.levels >= FEW && !probe.is_thin(), "{probe:?}");
     }
 
     #[test]

@@ -133,6 +133,7 @@ impl<R: CudaRule> NearFar<'_, R> {
             RowWidth::Four => self.kernel::<V, { RowWidth::Four as u32 }>(),
             RowWidth::Eight => self.kernel::<V, { RowWidth::Eight as u32 }>(),
             RowWidth::Sixteen => self.kernel::<V, { RowWidth::Sixteen as u32 }>(),
+            RowWidth::ThirtyTwo => self.kernel::<V, { RowWidth::ThirtyTwo as u32 }>(),
         };
         let bind = |host: &_, member: GangMember<'_>| self.bind(kernel, memory, host, member);
         let run_time = Gang::run_kernel(context, kernel, bind).await?;

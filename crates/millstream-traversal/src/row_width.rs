@@ -4,7 +4,7 @@ use millstream_graph::CsrGraph;
 use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
 
-/// A width is enough if at most one row in so many is longer,
+/// A width is enough if at most one row in so many is longer, but for the largest, a warp,
 const ROWS_FOR_LONGER: usize = 32;
 /// and none takes its threads more turns.
 const TURNS: u64 = 8;
@@ -27,15 +27,18 @@ pub enum RowWidth {
     Four = 4,
     /// Of triangulations, and of lattices in three dimensions.
     Eight = 8,
-    /// Of most other meshes.
+    /// Of lattices where vertices beside the next ones are next, too.
     Sixteen = 16,
+    /// Of points in space that know all within their reach, and of finite elements.
+    ThirtyTwo = 32,
 }
 
 impl RowWidth {
-    pub(crate) const ALL: [RowWidth; 3] = [RowWidth::Four, RowWidth::Eight, RowWidth::Sixteen];
+    pub(crate) const ALL: [RowWidth; 4] =
+        [RowWidth::Four, RowWidth::Eight, RowWidth::Sixteen, RowWidth::ThirtyTwo];
 
-    /// The least width of which at most one row in 32 is longer, and none more than eight times as
-    /// long. `None` if there is none: searches by near and far piles are not worth it then.
+    /// The least width of which at most one row in 32 is longer, or the largest, and no row more than
+    /// eight times as long. `None` if there is none: searches by near and far piles are not worth it then.
     pub fn of(graph: &CsrGraph) -> Option<RowWidth> {
         let degrees = || {
             let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
@@ -45,7 +48,8 @@ impl RowWidth {
         RowWidth::ALL.into_iter().find(|width| {
             let threads = *width as u64;
             let longer = || degrees().filter(|&degree| degree > threads).count();
-            longest <= TURNS * threads && longer() * ROWS_FOR_LONGER <= graph.vertices() as usize
+            let are_few = || longer() * ROWS_FOR_LONGER <= graph.vertices() as usize;
+            longest <= TURNS * threads && (*width == RowWidth::ThirtyTwo || are_few())
         })
     }
 }
@@ -66,21 +70,23 @@ mod tests {
 
     #[test]
     fn one_row_in_32_may_be_longer_up_to_eight_times() {
-        use RowWidth::{Eight, Four, Sixteen};
+        use RowWidth::{Eight, Four, Sixteen, ThirtyTwo};
         let with = |one: u32, others: u32, rows: u32| {
             let others = std::iter::repeat_n(others, rows as usize - 1);
             width(std::iter::once(one).chain(others), 32 * rows)
         };
         for (least, most, enough, next) in
-            [(1, 4, Four, Some(Eight)), (5, 8, Eight, Some(Sixteen)), (9, 16, Sixteen, None)]
+            [(1, 4, Four, Eight), (5, 8, Eight, Sixteen), (9, 16, Sixteen, ThirtyTwo)]
         {
             for row in [least, most] {
                 assert_eq!(with(row, row, 32), Some(enough), "{row}");
             }
             assert_eq!(with(8 * most, most, 32), Some(enough), "{most}");
-            assert_eq!(with(8 * most + 1, most, 32), next, "{most}");
-            assert_eq!(with(most + 1, most, 31), next, "{most}");
+            assert_eq!(with(8 * most + 1, most, 32), Some(next), "{most}");
+            assert_eq!(with(most + 1, most, 31), Some(next), "{most}");
         }
+        // Of the largest all rows may be longer.
+        assert_eq!([256, 257].map(|row| with(row, row, 32)), [Some(ThirtyTwo), None]);
         assert_eq!(width([0].into_iter(), 0), Some(Four));
     }
 }

@@ -20,12 +20,10 @@ pub enum Unsuitable {
     #[error("the graph was uploaded for other searches")]
     Upload,
     /// BFS alone asks for thin levels.
-    #[error("levels of the graph have 512 vertices or more, on average")]
+    #[error("levels of the graph have 1,024 vertices or more, on average")]
     Levels,
     /// Too many arcs leave some vertices.
-    #[error(
-        "at most one vertex in 32 may have more than 16 arcs that leave it, and none more than 128"
-    )]
+    #[error("no vertex may have more than 256 arcs that leave it")]
     Degrees,
     /// Several GPUs need a symmetric graph.
     #[error("several GPUs need a symmetric graph, and this one is not")]

@@ -8,7 +8,7 @@ use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, partition, reference, validate};
 
-use crate::awkward;
+use crate::{awkward, near_far};
 
 pub(crate) fn run(
     context: &Context,
@@ -46,7 +46,8 @@ pub(crate) fn check(what: &str, graph: &CsrGraph, options: &CcOptions, result: &
     let sizes = result.sizes();
     assert_eq!(sizes.iter().map(|(_, size)| size).sum::<u32>(), graph.vertices(), "{what}");
     // Without these, no search is right.
-    let has_reverses = result.method == Some(Method::OutsideHub) && !graph.is_symmetric();
+    let needs_reverses = [Method::OutsideHub, Method::TowardsSmaller].map(Some);
+    let has_reverses = needs_reverses.contains(&result.method) && !graph.is_symmetric();
     let arcs = if has_reverses { 2 * graph.arcs() } else { graph.arcs() };
     assert_eq!(result.statistics.hooked(), arcs, "{what}");
     for link in &result.statistics.links {
@@ -217,9 +218,29 @@ pub(crate) fn few_arcs() -> Vec<(&'static str, CsrGraph)> {
     ]
 }
 
+/// Meshes of many arcs a vertex, one in three of which is not there, so that some lie apart; rows of up to 40.
+pub(crate) fn meshes() -> Vec<(&'static str, CsrGraph)> {
+    let (row, layer) = ([[1, 0, 0]], (-1..=1).map(|right| [right, 1, 0]));
+    let behind = (-1..=1).flat_map(|down| (-1..=1).map(move |right| [right, down, 1]));
+    let cube: Vec<_> = row.into_iter().chain(layer).chain(behind).collect();
+    let band: Vec<_> = (1..=20).map(|by| [by, 0, 0]).collect();
+    let mesh = |size, steps: &[[i64; 3]]| {
+        let mesh = near_far::mesh(size, steps);
+        let arcs = arcs(&mesh).into_iter();
+        let stays = |(from, to): &(u32, u32)| !(from ^ to ^ (from + to) / 7).is_multiple_of(3);
+        CsrGraph::from_edges(mesh.vertices(), &arcs.filter(stays).collect::<Vec<_>>()).unwrap()
+    };
+    vec![
+        ("triangles", mesh([90, 70, 1], &[[1, 0, 0], [0, 1, 0], [1, 1, 0]])),
+        ("square", mesh([70, 60, 1], &near_far::square())),
+        ("cube", mesh([60, 12, 12], &cube)),
+        ("band", mesh([4000, 1, 1], &band)),
+    ]
+}
+
 #[test]
-fn graphs_of_few_arcs_are_hooked_towards_smaller_vertices() {
-    for (name, graph) in few_arcs() {
+fn graphs_of_few_arcs_and_meshes_are_hooked_towards_smaller_vertices() {
+    for (name, graph) in few_arcs().into_iter().chain(meshes()) {
         for devices in [1, 3] {
             for parts in [
                 partition::contiguous_blocks(&graph, devices),
@@ -242,9 +263,14 @@ fn the_method_follows_from_the_shape() {
     let kron = generate::kron(10, 16, &options).unwrap();
     let road = generate::road(200, 200, generate::KEEP_PERMILLE, &options).unwrap();
     let one_way = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 0)]).unwrap();
-    for (graph, method) in
-        [(kron, Method::OutsideHub), (road, Method::TowardsSmaller), (one_way, Method::EveryArc)]
-    {
+    // A search from one would find no other.
+    let cliques = near_far::mesh([8, 8, 8], &[[1, 0, 0], [2, 0, 0], [3, 0, 0], [4, 0, 0]]);
+    for (graph, method) in [
+        (kron, Method::OutsideHub),
+        (road, Method::TowardsSmaller),
+        (cliques, Method::TowardsSmaller),
+        (one_way, Method::EveryArc),
+    ] {
         for parts in [partition::contiguous_blocks(&graph, 3), partition::random(&graph, 3, 1)] {
             let context = host(3);
             let upload = Cc::with_partition(&context, &graph, parts.clone(), CcOptions::default());

@@ -137,6 +137,12 @@ pub(crate) fn mesh([width, height, depth]: [u32; 3], steps: &[[i64; 3]]) -> CsrG
     CsrGraph::from_edges(width * height * depth, &arcs).unwrap()
 }
 
+/// Steps to all that is at most two away in rows and layers, one of two opposite ones each.
+pub(crate) fn square() -> Vec<[i64; 3]> {
+    let below = (1..=2).flat_map(|down| (-2..=2).map(move |right| [right, down, 0]));
+    [[1, 0, 0], [2, 0, 0]].into_iter().chain(below).collect()
+}
+
 /// Meshes of more than four arcs a vertex, `scale` times as wide, each with another width of rows:
 /// searched by all ways to weigh arcs, and breadth first. How many searches there were.
 pub(crate) fn check_meshes(context: &Context, scale: u32) -> usize {
@@ -150,6 +156,9 @@ pub(crate) fn check_meshes(context: &Context, scale: u32) -> usize {
         mesh([12 * scale, 90 * scale, 1], &[right, down, slope, rise, two, far]),
         // Beyond 16, a row takes its threads several turns.
         mesh([9 * scale, 40 * scale, 3], &[right, down, slope, rise, two, far, behind, [0, 1, 1]]),
+        mesh([12 * scale, 45 * scale, 1], &square()),
+        // Beyond 32, too.
+        mesh([900 * scale, 1, 1], &(1..=20).map(|by| [by, 0, 0]).collect::<Vec<_>>()),
     ];
     let mut searched = 0;
     for (number, mesh) in meshes.iter().enumerate() {
@@ -189,7 +198,7 @@ pub(crate) fn check_meshes(context: &Context, scale: u32) -> usize {
 fn meshes_of_more_than_four_arcs_a_vertex() {
     for devices in [1, 2, 4] {
         let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
-        assert_eq!(check_meshes(&context, 2), 12, "on {devices}");
+        assert_eq!(check_meshes(&context, 2), 18, "on {devices}");
     }
 }
 

@@ -224,20 +224,20 @@ fn a_way_that_cannot_be_says_why() {
     let folder = Folder::new();
     let road = folder.path("road.mill");
     succeed(&["generate", "road", "60", "60", &road]);
-    let arcs = (0..20).flat_map(|from| (0..20).map(move |to| format!("{from} {to}\n")));
+    let arcs = (0..300).flat_map(|from| (0..300).map(move |to| format!("{from} {to}\n")));
     let clique = folder.file("clique.el", arcs.collect::<String>());
     let leaves = (1..2000).map(|leaf| format!("0 {leaf}\n{leaf} 0\n"));
     let star = folder.file("star.el", leaves.collect::<String>());
     let many = ["--devices", "host:17"];
     let copied = ["--transfer", "copy"];
     for (command, graph, algorithm, options, reason) in [
-        ("bfs", &clique, "near-far", &[][..], "more than 16 arcs"),
-        ("bfs", &star, "near-far", &[], "512 vertices or more"),
+        ("bfs", &clique, "near-far", &[][..], "more than 256 arcs"),
+        ("bfs", &star, "near-far", &[], "1,024 vertices or more"),
         ("bfs", &road, "near-far", &many, "up to 16 host devices"),
         ("bfs", &road, "near-far", &copied, "transfers by copy"),
         ("bfs", &road, "level-synchronous", &many, "up to 16 host devices"),
         ("bfs", &road, "level-synchronous", &copied, "transfers by copy"),
-        ("sssp", &clique, "near-far", &[], "more than 16 arcs"),
+        ("sssp", &clique, "near-far", &[], "more than 256 arcs"),
         ("sssp", &road, "near-far", &many, "up to 16 host devices"),
         ("sssp", &road, "stepping", &many, "up to 16 host devices"),
         ("sssp", &road, "stepping", &copied, "transfers by copy"),

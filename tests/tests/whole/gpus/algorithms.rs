@@ -243,8 +243,8 @@ fn components_of_generated_graphs() {
     let side = scaled(300, 120);
     let roads = generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap();
     let far = [("far members", cc::far_members()), ("stars apart", cc::stars_apart())];
-    let more =
-        far.into_iter().chain([("roads", roads)]).chain(cc::directed()).chain(cc::few_arcs());
+    let more = far.into_iter().chain([("roads", roads)]).chain(cc::directed());
+    let more = more.chain(cc::few_arcs()).chain(cc::meshes());
     for (name, graph) in generated(12).into_iter().chain(more) {
         let options = CcOptions::default();
         for parts in [
