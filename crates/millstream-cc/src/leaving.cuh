@@ -24,37 +24,18 @@ struct LeavingArcs {
 #pragma unroll
         for (u32 target : row.targets) has_more |= target < start && target != least;
         if (!__any_sync(~0u, has_more)) return;
-        join(row, root, start, least);
-        if (__any_sync(~0u, row.arcs > 2 * RowStart::few)) {
-            hook_spread(row, vertex, root, start);
-        } else {
-            join(row.rest(rows), root, start, least);
-        }
+        if (__any_sync(~0u, row.is_wide())) return hook_spread(row, vertex, root, start);
+#pragma unroll
+        for (u32 target : row.targets) edges.add(target < start && target != least, root, target);
+        hook_others(row, vertex);
     }
 
    private:
-    // Hooks along the first few arcs, but for those to `least`.
-    __device__ void join(const RowStart& row, u32 root, u32 start, u32 least) const {
-        u32 others[RowStart::few];
-#pragma unroll
-        for (u32 at = 0; at < RowStart::few; ++at) {
-            const u32 target = row.targets[at];
-            others[at] = target < start && target != least ? parent_of(parents, target) : root;
-        }
-#pragma unroll
-        for (u32 other : others) add_once(root, other);
-    }
-
-    __device__ void hook_once(bool is_arc, u32 root, u32 target) const {
-        add_once(root, is_arc ? parent_of(parents, target) : root);
-    }
-
     // Neighbours often join the same trees: one of them does.
-    __device__ void add_once(u32 root, u32 other) const {
+    __device__ void hook_once(bool is_arc, u32 root, u32 target) const {
+        const u32 other = is_arc ? parent_of(parents, target) : root;
         const bool is_edge = other != root;
-        const u32 all = __ballot_sync(~0u, is_edge);
-        if (all == 0) return;
-        const u32 below = all & ((1u << lane()) - 1);
+        const u32 below = __ballot_sync(~0u, is_edge) & ((1u << lane()) - 1);
         const int last = 31 - __clz(below);
         const u32 its = __shfl_sync(~0u, other, last & 31);
         const u32 its_root = __shfl_sync(~0u, root, last & 31);
@@ -62,19 +43,29 @@ struct LeavingArcs {
         edges.add(is_edge && !is_said, root, other);
     }
 
-    // Arcs to smaller vertices, all of a long row, and those that leave the tile after the first few of
-    // another. Lanes share them.
+    // All arcs of a warp's rows, whose lanes share them. Those that stay in the tile are hooked already,
+    // but for those of long rows.
     __device__ void hook_spread(const RowStart& row, u32 vertex, u32 root, u32 start) const {
+        u64 last = row.first + row.arcs;
+        if (row.is_long()) last = rows.offsets[u64(vertex) - rows.first_vertex + 1];
+        const u64 state = u64(row.is_long() ? vertex : start) << 32 | root;
+        SpreadArcs<u64>(row.first, last, state).for_each([&](bool is_arc, u64 arc, u64 its) {
+            const u32 target = is_arc ? rows.targets[arc] : ~0u;
+            hook_once(target < u32(its >> 32), u32(its), target);
+        });
+    }
+
+    // All of a long row, and those after the first few of another.
+    __device__ void hook_others(const RowStart& row, u32 vertex) const {
         const bool is_more = row.arcs > RowStart::few;
         const u64 first = is_more && !row.is_long() ? row.first + RowStart::few : row.first;
         u64 last = first;
         if (row.is_long()) last = rows.offsets[u64(vertex) - rows.first_vertex + 1];
         else if (is_more) last = row.first + row.arcs;
         if (!__any_sync(~0u, first < last)) return;
-        const u64 state = u64(row.is_long() ? vertex : start) << 32 | root;
-        SpreadArcs<u64>(first, last, state).for_each([&](bool is_arc, u64 arc, u64 its) {
+        SpreadArcs<u32>(first, last, vertex).for_each([&](bool is_arc, u64 arc, u32 from) {
             const u32 target = is_arc ? rows.targets[arc] : ~0u;
-            hook_once(target < u32(its >> 32), u32(its), target);
+            edges.add(target < from, from, target);
         });
     }
 };

@@ -27,6 +27,8 @@ pub enum Method {
 
 /// From how many arcs a vertex on a search leaves most arcs out,
 const ARCS_WORTH_A_SEARCH: u64 = 4;
+/// and in a mesh of three dimensions, where more is near the hub than in one of two,
+const ARCS_WORTH_A_SEARCH_IN_SPACE: u64 = 16;
 /// if the hub's component has one of so many vertices at least.
 const REACHED: usize = 4;
 
@@ -34,10 +36,12 @@ impl Method {
     /// Of a graph whose arcs all have their reverses, of these many arcs and such a neighbourhood of the hub:
     /// of a mesh a search would find little before it goes on by hooking.
     pub(crate) fn of_symmetric(graph: &CsrGraph, arcs: u64, around_hub: DepthProbe) -> Method {
-        let are_many = arcs >= ARCS_WORTH_A_SEARCH * u64::from(graph.vertices());
+        let are_many = |worth: u64| arcs >= worth * u64::from(graph.vertices());
+        let is_near = around_hub.are_few() && are_many(ARCS_WORTH_A_SEARCH);
+        let is_in_space = !around_hub.is_deep() && are_many(ARCS_WORTH_A_SEARCH_IN_SPACE);
         // Against their directions arcs lead to more than was probed.
         let is_much = arcs > graph.arcs() || around_hub.reaches(graph.vertices() as usize / REACHED);
-        match are_many && around_hub.are_few() && is_much {
+        match (is_near || is_in_space) && is_much {
             true => Method::OutsideHub,
             false => Method::TowardsSmaller,
         }

@@ -73,14 +73,8 @@ struct RowStart {
 #pragma unroll
         for (u32 at = 0; at < few; ++at) targets[at] = at < end ? rows.targets[first + at] : ~0u;
     }
-    // The arcs after the first few; none of a long row.
-    __device__ __forceinline__ RowStart rest(const Rows& rows) const {
-        RowStart rest;
-        rest.first = first + few;
-        rest.arcs = arcs > few && !is_long() ? arcs - few : 0;
-        rest.read(rows);
-        return rest;
-    }
+    // Of rows of more arcs a warp's lanes share what comes after the first few.
+    __device__ __forceinline__ bool is_wide() const { return arcs > 2 * few && !is_long(); }
 };
 
 }  // namespace millstream

@@ -83,7 +83,7 @@ struct Tile {
             edges.add(is_lost, at, parent);
 #pragma unroll
             for (u32 arc = 0; arc < RowStart::few; ++arc)
-                add(at, to[arc] != before && to[arc] != least ? to[arc] : at);
+                edges.add(to[arc] < before && to[arc] != least, at, to[arc]);
             leaves |= hook_others(at, row);
         }
         return leaves;
@@ -105,18 +105,23 @@ struct Tile {
         edges.add(is_left, root, to);
     }
 
+    // The parent's parent of a vertex.
+    __device__ u32 above(u32 at) const { return parent_of(parents, parent_of(parents, at)); }
+
     // The arcs after the first few, unless there are too many. Whether any is left.
     __device__ bool hook_others(u32 at, const RowStart& row) const {
         bool leaves = row.is_long() && !share(at, row);
-        if (__any_sync(~0u, row.arcs > 2 * RowStart::few && !row.is_long()))
-            return hook_spread(at, row) || leaves;
-        const RowStart rest = row.rest(rows);
-#pragma unroll
-        for (u32 target : rest.targets) leaves |= add(at, target - start);
+        if (__any_sync(~0u, row.is_wide())) return hook_spread(at, row) || leaves;
+        const u32 end = row.is_long() ? 0 : row.arcs;
+        for (u32 arc = RowStart::few; __any_sync(~0u, arc < end); ++arc) {
+            const u32 target = arc < end ? rows.targets[row.first + arc] : ~0u;
+            leaves |= target < start;
+            edges.add(target - start < at, at, target - start);
+        }
         return leaves;
     }
 
-    // Arcs of a warp's rows, which its lanes share. Whether any of the lane's row is left.
+    // The same of all rows of a warp, whose lanes share them.
     __device__ bool hook_spread(u32 at, const RowStart& row) const {
         constexpr u32 at_once = 2;
         const bool is_more = row.arcs > RowStart::few && !row.is_long();
@@ -135,22 +140,15 @@ struct Tile {
 #pragma unroll
             for (u32 each = 0; each < at_once; ++each) {
                 // A lane's place is its vertex's in the warp's word.
-                const bool leaves = add(from[each], to[each]);
+                const bool leaves = to[each] > ~start;
                 leaving |= __reduce_or_sync(~0u, leaves ? 1u << from[each] % 32 : 0);
+                // Most join a tree with itself, as is mostly seen two steps from both ends.
+                const bool is_arc = to[each] < from[each];
+                edges.add(is_arc && above(from[each]) != above(to[each]), from[each], to[each]);
             }
         }
         return leaving >> lane() & 1;
     }
-
-    // An arc between places, if it is to a smaller one. Whether it leaves the tile.
-    __device__ bool add(u32 at, u32 to) const {
-        // Most join a tree with itself, as is mostly seen two steps from both ends.
-        edges.add(to < at && above(at) != above(to), at, to);
-        return to > ~start;
-    }
-
-    // The parent's parent of a vertex.
-    __device__ u32 above(u32 at) const { return parent_of(parents, parent_of(parents, at)); }
 
     // Whether a row is worth it, and there is room.
     __device__ bool share(u32 at, const RowStart& row) const {
