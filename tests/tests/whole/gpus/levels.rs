@@ -13,7 +13,7 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, partition, reference, source};
 
 use super::{Needs, context, runs, scaled, search, skip};
-use crate::{awkward, bfs, levels};
+use crate::{awkward, bfs, levels, near_far};
 
 /// Whether the devices can; says so if not.
 pub(super) fn can(context: &Context) -> bool {
@@ -72,6 +72,8 @@ fn levels_of_generated_graphs() {
         ("kron", kron),
         ("social", generate::social(scale, 9, &options).unwrap()),
         ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
+        // Frontiers have so many arcs that the first is rushed, in vain.
+        ("mesh", near_far::mesh([side, side, 1], &near_far::square())),
     ];
     for (name, graph) in &graphs {
         let busiest = source::max_degree(graph).unwrap();
