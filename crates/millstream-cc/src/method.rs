@@ -40,7 +40,8 @@ impl Method {
         let is_near = around_hub.are_few() && are_many(ARCS_WORTH_A_SEARCH);
         let is_in_space = !around_hub.is_deep() && are_many(ARCS_WORTH_A_SEARCH_IN_SPACE);
         // Against their directions arcs lead to more than was probed.
-        let is_much = arcs > graph.arcs() || around_hub.reaches(graph.vertices() as usize / REACHED);
+        let is_much =
+            arcs > graph.arcs() || around_hub.reaches(graph.vertices() as usize / REACHED);
         match (is_near || is_in_space) && is_much {
             true => Method::OutsideHub,
             false => Method::TowardsSmaller,
