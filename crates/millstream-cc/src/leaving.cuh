@@ -24,16 +24,19 @@ struct LeavingArcs {
 #pragma unroll
         for (u32 target : row.targets) has_more |= target < start && target != least;
         if (!__any_sync(~0u, has_more)) return;
-        if (__any_sync(~0u, row.is_wide())) return hook_spread(row, vertex, root, start);
+        if (__any_sync(~0u, row.is_wide())) return hook_wide(row, vertex, root, start, least);
 #pragma unroll
         for (u32 target : row.targets) edges.add(target < start && target != least, root, target);
         hook_others(row, vertex);
     }
 
    private:
-    // Neighbours often join the same trees: one of them does.
     __device__ void hook_once(bool is_arc, u32 root, u32 target) const {
-        const u32 other = is_arc ? parent_of(parents, target) : root;
+        add_once(root, is_arc ? parent_of(parents, target) : root);
+    }
+
+    // Neighbours often join the same trees: one of them does.
+    __device__ void add_once(u32 root, u32 other) const {
         const bool is_edge = other != root;
         const u32 below = __ballot_sync(~0u, is_edge) & ((1u << lane()) - 1);
         const int last = 31 - __clz(below);
@@ -43,13 +46,35 @@ struct LeavingArcs {
         edges.add(is_edge && !is_said, root, other);
     }
 
-    // All arcs of a warp's rows, whose lanes share them. Those that stay in the tile are hooked already,
-    // but for those of long rows.
-    __device__ void hook_spread(const RowStart& row, u32 vertex, u32 root, u32 start) const {
-        u64 last = row.first + row.arcs;
-        if (row.is_long()) last = rows.offsets[u64(vertex) - rows.first_vertex + 1];
+    // What comes after the first few arcs of a row; all of a long one.
+    struct Rest {
+        u64 first;
+        u64 last;
+
+        __device__ Rest(const Rows& rows, const RowStart& row, u32 vertex) {
+            const bool is_more = row.arcs > RowStart::few;
+            first = last = is_more && !row.is_long() ? row.first + RowStart::few : row.first;
+            if (row.is_long()) last = rows.offsets[u64(vertex) - rows.first_vertex + 1];
+            else if (is_more) last = row.first + row.arcs;
+        }
+    };
+
+    // Arcs of rows of which one is wide, but for those to `least` and those that stay in the tile: these are
+    // hooked, unless the row is long.
+    __device__ void hook_wide(const RowStart& row, u32 vertex, u32 root, u32 start,
+                              u32 least) const {
+        // Of the first few all at once.
+        u32 others[RowStart::few];
+#pragma unroll
+        for (u32 arc = 0; arc < RowStart::few; ++arc) {
+            const u32 target = row.targets[arc];
+            others[arc] = target < start && target != least ? parent_of(parents, target) : root;
+        }
+#pragma unroll
+        for (u32 other : others) add_once(root, other);
+        const Rest rest(rows, row, vertex);
         const u64 state = u64(row.is_long() ? vertex : start) << 32 | root;
-        SpreadArcs<u64>(row.first, last, state).for_each([&](bool is_arc, u64 arc, u64 its) {
+        SpreadArcs<u64>(rest.first, rest.last, state).for_each([&](bool is_arc, u64 arc, u64 its) {
             const u32 target = is_arc ? rows.targets[arc] : ~0u;
             hook_once(target < u32(its >> 32), u32(its), target);
         });
@@ -57,13 +82,9 @@ struct LeavingArcs {
 
     // All of a long row, and those after the first few of another.
     __device__ void hook_others(const RowStart& row, u32 vertex) const {
-        const bool is_more = row.arcs > RowStart::few;
-        const u64 first = is_more && !row.is_long() ? row.first + RowStart::few : row.first;
-        u64 last = first;
-        if (row.is_long()) last = rows.offsets[u64(vertex) - rows.first_vertex + 1];
-        else if (is_more) last = row.first + row.arcs;
-        if (!__any_sync(~0u, first < last)) return;
-        SpreadArcs<u32>(first, last, vertex).for_each([&](bool is_arc, u64 arc, u32 from) {
+        const Rest rest(rows, row, vertex);
+        if (!__any_sync(~0u, rest.first < rest.last)) return;
+        SpreadArcs<u32>(rest.first, rest.last, vertex).for_each([&](bool is_arc, u64 arc, u32 from) {
             const u32 target = is_arc ? rows.targets[arc] : ~0u;
             edges.add(target < from, from, target);
         });

@@ -73,8 +73,8 @@ struct RowStart {
 #pragma unroll
         for (u32 at = 0; at < few; ++at) targets[at] = at < end ? rows.targets[first + at] : ~0u;
     }
-    // Of rows of more arcs a warp's lanes share what comes after the first few.
-    __device__ __forceinline__ bool is_wide() const { return arcs > 2 * few && !is_long(); }
+    // Whether lanes share what comes after the first few of it and of its warp's other rows.
+    __device__ __forceinline__ bool is_wide() const { return arcs > 3 * few && !is_long(); }
 };
 
 }  // namespace millstream

@@ -111,7 +111,7 @@ struct Tile {
     // The arcs after the first few, unless there are too many. Whether any is left.
     __device__ bool hook_others(u32 at, const RowStart& row) const {
         bool leaves = row.is_long() && !share(at, row);
-        if (__any_sync(~0u, row.is_wide())) return hook_spread(at, row) || leaves;
+        if (__any_sync(~0u, row.is_wide())) return hook_wide(at, row) || leaves;
         const u32 end = row.is_long() ? 0 : row.arcs;
         for (u32 arc = RowStart::few; __any_sync(~0u, arc < end); ++arc) {
             const u32 target = arc < end ? rows.targets[row.first + arc] : ~0u;
@@ -121,8 +121,8 @@ struct Tile {
         return leaves;
     }
 
-    // The same of all rows of a warp, whose lanes share them.
-    __device__ bool hook_spread(u32 at, const RowStart& row) const {
+    // The same of rows of which one is wide: lanes share them.
+    __device__ bool hook_wide(u32 at, const RowStart& row) const {
         constexpr u32 at_once = 2;
         const bool is_more = row.arcs > RowStart::few && !row.is_long();
         const u64 first = row.first + (is_more ? RowStart::few : 0);

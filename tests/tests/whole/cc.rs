@@ -227,7 +227,7 @@ pub(crate) fn meshes() -> Vec<(&'static str, CsrGraph)> {
     let mesh = |size, steps: &[[i64; 3]]| {
         let mesh = near_far::mesh(size, steps);
         let arcs = arcs(&mesh).into_iter();
-        let stays = |(from, to): &(u32, u32)| !(from ^ to ^ (from + to) / 7).is_multiple_of(3);
+        let stays = |(from, to): &(u32, u32)| !(from ^ to ^ ((from + to) / 7)).is_multiple_of(3);
         CsrGraph::from_edges(mesh.vertices(), &arcs.filter(stays).collect::<Vec<_>>()).unwrap()
     };
     vec![
