@@ -7,7 +7,8 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Algorithm {
     /// Level by level where the devices can, unless the graph has thin levels: then by near
-    /// and far piles where that can be, else asynchronously on several GPUs, to which meeting after
+    /// and far piles where that can be, else asynchronously on several GPUs if it is
+    /// [deep](millstream_traversal::DepthProbe::is_deep), as meeting after
     /// each level would take longer than the level (`docs/decisions/0025-near-and-far-piles.md`), and on several
     /// host devices if it is [chain-like](millstream_traversal::DepthProbe::is_chain_like). Whether
     /// levels may be bottom-up depends on the graph: see
@@ -21,7 +22,7 @@ pub enum Algorithm {
     LevelSynchronous,
     /// By near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): levels are
     /// distances of arcs of length 1, found in no strict order. Needs devices as
-    /// `LevelSynchronous` does, and a graph of few arcs a vertex and thin levels; for several
+    /// `LevelSynchronous` does, and a graph of up to 256 arcs a vertex and thin levels; for several
     /// GPUs it must be symmetric, in parts that few arcs leave. If too many vertices have to wait
     /// on a GPU, the search goes level by level.
     NearFar,

@@ -200,11 +200,13 @@ impl Bfs {
     /// however large it is ([`Algorithm::Auto`]). On devices that can go level by level, one of
     /// thin levels and four arcs a vertex at most, with few longer rows, gets *packed rows* too,
     /// 16 bytes a vertex ([`Bfs::layouts`]): searches by near and far piles read
-    /// them. So does one of up to 256 arcs, with 4 bytes an arc more, if its levels are many too: on GPUs if the graph is
-    /// [deep](DepthProbe::is_deep), on host devices if it is [chain-like](DepthProbe::is_chain_like). On several GPUs it must be symmetric, and each gets the rows of a *halo* around
-    /// its part, of half as many vertices at most: those from which up to 64 arcs lead into it. With
-    /// it a GPU searches many levels before it meets the others. Of host devices the first one gets
-    /// all rows.
+    /// them. So does one of up to 256 arcs, with 4 bytes an arc more, if its levels are many too: on GPUs
+    /// if the graph is [deep](DepthProbe::is_deep), on one alone unless it is
+    /// [near](DepthProbe::is_near), and on host devices if it is
+    /// [chain-like](DepthProbe::is_chain_like). On several GPUs it must be symmetric, and each gets the
+    /// rows of a *halo* around its part, of half as many vertices at most: those from which up to 64
+    /// arcs lead into it. With it a GPU searches many levels before it meets the others. Of host
+    /// devices the first one gets all rows.
     ///
     /// On GPUs the vertices of each part of a graph that is neither mesh-like nor
     /// [deep](DepthProbe::is_deep) are put into [degree order](DegreeOrder), in windows of 1,024.

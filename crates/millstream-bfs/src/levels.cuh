@@ -72,6 +72,8 @@ class LevelSearch : public LevelSource {
    private:
     // How likely a frontier with many arcs is to be followed by a sweep: see `decide`.
     static constexpr u32 eagerness = 4;
+    // Rushes without a sweep at once after them, until frontiers are taken to grow slowly.
+    static constexpr u32 most_in_vain = 2;
 
     // A word of the report: words published.
     static constexpr u32 report_published = own_reports;
@@ -113,16 +115,15 @@ class LevelSearch : public LevelSource {
         const u64 rows = is_listed ? new_rows(totals) : visited - totals.kept(kept_visited);
         if (rows == 0 || level == settings.depth_limit) return finished;
         const u64 arcs = phase == seed ? totals.most() : rows * settings.degree;
-        // Where no sweep followed once, frontiers grow slowly.
         const bool is_rich = arcs * settings.alpha * eagerness > settings.connected &&
-                             totals.kept(kept_in_vain) == 0;
+                             totals.kept(kept_in_vain) < most_in_vain;
         // So few that it does not matter how many are left.
         if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return expand;
         totals.keep(kept_visited, visited);
         if (rows * settings.alpha * (is_listed ? 1 : eagerness) > left)
             return phase == merge ? sweep : to_sweep();
         if (!is_listed) {
-            totals.keep(kept_in_vain, 1);
+            totals.keep(kept_in_vain, totals.kept(kept_in_vain) + 1);
             return gather;
         }
         // What is found at the limit must be reached at once.

@@ -38,8 +38,8 @@ pub(crate) async fn near_rows(
     Ok(NearRows::new::<Levels>(graph, distributed, width, is_needed).await?)
 }
 
-/// Whether devices should not meet after each level of a graph. One alone need not for a mesh of three
-/// dimensions either; several would have large halos.
+/// Whether devices should not meet after each level of a graph: on a GPU alone not in a mesh of three
+/// dimensions either, in which several would have large halos.
 pub(crate) fn has_many_levels(context: &Context, depth: DepthProbe) -> bool {
     match (context.all_gpus(), context.devices().len()) {
         (true, 1) => !depth.is_near(),

@@ -15,20 +15,20 @@ pub enum Method {
     /// the upload, if they have room for them and there are as many arcs as vertices, and go another way.
     EveryArc,
     /// Those towards smaller vertices, since every arc has its reverse (Jaiganesh
-    /// and Burtscher, ECL-CC, HPDC 2018): for graphs of few arcs, and for meshes. First those within
-    /// tiles of consecutive vertices.
+    /// and Burtscher, ECL-CC, HPDC 2018): for graphs of few arcs, and for meshes, of three
+    /// dimensions only if they have less than 16 arcs a vertex. First those within tiles of consecutive vertices.
     TowardsSmaller,
     /// First a search from the hub, the vertex of most arcs (Slota, Rajamanickam and
     /// Madduri, Multistep, IPDPS 2014). Then the arcs of each vertex that it has not found:
     /// what it has found meets the others on their side, since every arc has its reverse. For
-    /// graphs of many arcs in which most is [few levels](DepthProbe::are_few) from the hub.
+    /// other graphs of many arcs, in which much is near the hub.
     OutsideHub,
 }
 
 /// From how many arcs a vertex on a search leaves most arcs out,
-const ARCS_WORTH_A_SEARCH: u64 = 4;
+const WORTH_A_SEARCH: u64 = 4;
 /// and in a mesh of three dimensions, where more is near the hub than in one of two,
-const ARCS_WORTH_A_SEARCH_IN_SPACE: u64 = 16;
+const WORTH_A_SEARCH_IN_SPACE: u64 = 16;
 /// if the hub's component has one of so many vertices at least.
 const REACHED: usize = 4;
 
@@ -36,13 +36,12 @@ impl Method {
     /// Of a graph whose arcs all have their reverses, of these many arcs and such a neighbourhood of the hub:
     /// of a mesh a search would find little before it goes on by hooking.
     pub(crate) fn of_symmetric(graph: &CsrGraph, arcs: u64, around_hub: DepthProbe) -> Method {
-        let are_many = |worth: u64| arcs >= worth * u64::from(graph.vertices());
-        let is_near = around_hub.are_few() && are_many(ARCS_WORTH_A_SEARCH);
-        let is_in_space = !around_hub.is_deep() && are_many(ARCS_WORTH_A_SEARCH_IN_SPACE);
+        let worth = if around_hub.are_few() { WORTH_A_SEARCH } else { WORTH_A_SEARCH_IN_SPACE };
+        let are_many = arcs >= worth * u64::from(graph.vertices());
         // Against their directions arcs lead to more than was probed.
         let is_much =
             arcs > graph.arcs() || around_hub.reaches(graph.vertices() as usize / REACHED);
-        match (is_near || is_in_space) && is_much {
+        match are_many && is_much && !around_hub.is_deep() {
             true => Method::OutsideHub,
             false => Method::TowardsSmaller,
         }

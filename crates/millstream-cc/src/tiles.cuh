@@ -140,14 +140,13 @@ struct Tile {
 #pragma unroll
             for (u32 each = 0; each < at_once; ++each) {
                 // A lane's place is its vertex's in the warp's word.
-                const bool leaves = to[each] > ~start;
-                leaving |= __reduce_or_sync(~0u, leaves ? 1u << from[each] % 32 : 0);
+                if (to[each] > ~start) leaving |= 1u << from[each] % 32;
                 // Most join a tree with itself, as is mostly seen two steps from both ends.
                 const bool is_arc = to[each] < from[each];
                 edges.add(is_arc && above(from[each]) != above(to[each]), from[each], to[each]);
             }
         }
-        return leaving >> lane() & 1;
+        return __reduce_or_sync(~0u, leaving) >> lane() & 1;
     }
 
     // Whether a row is worth it, and there is room.

@@ -10,10 +10,10 @@ use std::fmt;
 pub enum Algorithm {
     /// In steps where the devices can, unless the graph has so many that what each costs is more than the
     /// vertices (`docs/decisions/0025-near-and-far-piles.md`). That is one that is
-    /// [deep](millstream_traversal::DepthProbe::is_deep), or without hubs and not
-    /// [near](millstream_traversal::DepthProbe::is_near), which takes milliseconds to find out, or
-    /// [mesh-like](millstream_graph::partition::is_mesh_like) with up to four arcs a vertex. It is searched by
-    /// near and far piles where that can be, else asynchronously.
+    /// [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out, or
+    /// [mesh-like](millstream_graph::partition::is_mesh_like) with up to four arcs a vertex as a rule; or with more, up to
+    /// 256, and not [near](millstream_traversal::DepthProbe::is_near), on several devices only if it is mesh-like. It is
+    /// searched by near and far piles where that can be, else asynchronously.
     #[default]
     Auto,
     /// On the distributed worklist, in no order but that of the soft priority
@@ -27,7 +27,7 @@ pub enum Algorithm {
     /// grows with their square: on host devices a chain of 300,000 takes minutes.
     Stepping,
     /// By near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014) that blocks of
-    /// threads keep to themselves. Needs devices as `Stepping` does, and a graph of few arcs a vertex;
+    /// threads keep to themselves. Needs devices as `Stepping` does, and a graph of up to 256 arcs a vertex;
     /// for several GPUs it must be symmetric, in parts that few arcs leave. Predecessors on several
     /// GPUs, where arcs may weigh nothing or weights are reals, come from an asynchronous search,
     /// and so does an answer for which too many vertices had to wait on a GPU, in shorter steps too

@@ -208,7 +208,9 @@ impl Sssp {
         let depth =
             (algorithm == Algorithm::Auto && can_meet(context)).then(|| DepthProbe::new(graph));
         let is_stepping = match algorithm {
-            Algorithm::Auto => depth.is_some_and(|depth| step_graph::is_worth_it(graph, depth)),
+            Algorithm::Auto => {
+                depth.is_some_and(|depth| step_graph::is_worth_it(context, graph, depth))
+            }
             Algorithm::Stepping if !can_meet(context) => return Err(Error::NotStepping),
             algorithm => algorithm == Algorithm::Stepping,
         };

@@ -110,11 +110,14 @@ impl StepGraph {
 /// Whether a search should go in steps, if the devices can: not if these are many, or where near and far
 /// piles are better, which need [rows of some width](RowWidth). A graph like a road map has many steps, too,
 /// where it is too small for that to be seen.
-pub(crate) fn is_worth_it(graph: &CsrGraph, depth: DepthProbe) -> bool {
+pub(crate) fn is_worth_it(context: &Context, graph: &CsrGraph, depth: DepthProbe) -> bool {
+    let has_hubs = || !partition::is_mesh_like(graph);
     match RowWidth::of(graph) {
-        None => !depth.is_deep(),
-        Some(RowWidth::Four) => !depth.is_deep() && !partition::is_mesh_like(graph),
-        Some(_) => depth.is_near(),
+        _ if depth.is_deep() => false,
+        None => true,
+        Some(RowWidth::Four) => has_hubs(),
+        // Parts of several devices may have halos that are too large for piles.
+        Some(_) => depth.is_near() || (context.devices().len() > 1 && has_hubs()),
     }
 }
 
@@ -127,7 +130,8 @@ mod tests {
 
     #[test]
     fn deep_graphs_do_not_go_in_steps() {
-        let is_worth_it = |graph: &CsrGraph| is_worth_it(graph, DepthProbe::new(graph));
+        let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+        let is_worth_it = |graph: &CsrGraph| is_worth_it(&context, graph, DepthProbe::new(graph));
         let options = GenerateOptions::default();
         let road = generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap();
         let arcs = |from| road.neighbors(from).iter().map(move |&to| (from, to));
@@ -141,6 +145,10 @@ mod tests {
         // No hub, but everything is near.
         assert!(is_worth_it(&generate::random(10_000, 40_000, &options).unwrap()));
         assert!(!is_worth_it(&generate::grid(20, 20, &options).unwrap()));
+        // Of six arcs a vertex.
+        let edges = (0..10_000u32).flat_map(|at| [1, 100, 101].map(|by| (at, at + by)));
+        let edges: Vec<_> = edges.flat_map(|(from, to)| [(from, to), (to, from)]).collect();
+        assert!(!is_worth_it(&CsrGraph::from_edges(10_101, &edges).unwrap()));
         for scale in [9, 12] {
             assert!(is_worth_it(&generate::kron(scale, 8, &options).unwrap()));
             assert!(is_worth_it(&generate::social(scale, 9, &options).unwrap()));

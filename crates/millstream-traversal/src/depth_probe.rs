@@ -91,10 +91,10 @@ impl DepthProbe {
             ends.push(vertices);
             frontier = next;
         }
-        let (levels, is_cut) = (ends.len(), !frontier.is_empty());
-        let middle = levels.min(ends.partition_point(|&end| end < vertices / 2) + 1);
-        let of = |levels: usize| ends[..levels].last().copied().unwrap_or_default();
-        let [reached, inner] = [of(middle), of(middle.div_ceil(2))];
+        let is_cut = !frontier.is_empty() || arcs == 0;
+        // There is a level, and the last has all vertices.
+        let (levels, middle) = (ends.len(), ends.partition_point(|&end| end < vertices / 2) + 1);
+        let [reached, inner] = [middle, middle.div_ceil(2)].map(|levels| ends[levels - 1]);
         DepthProbe { vertices, levels, middle, reached, inner, is_cut }
     }
 
@@ -107,7 +107,7 @@ impl DepthProbe {
     /// Whether there are many levels, which grow as in a plane at most, until they have half of the
     /// vertices: devices should not meet after each.
     pub fn is_deep(self) -> bool {
-        self.levels >= MANY && self.reached < PLANE * self.inner
+        !self.are_few() && self.levels >= MANY && self.reached < PLANE * self.inner
     }
 
     /// Whether there are few levels, or those that follow have so many vertices that the rest of the
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Each vertex beside the next four, but for one in a hundred ends, which are anywhere.
+    /// Each vertex beside the next four, but for one end in 251, which is anywhere.
     #[test]
     fn a_small_world_is_near_though_it_has_dozens_of_levels() {
         const VERTICES: u32 = 1 << 20;
@@ -216,12 +216,12 @@ mod tests {
             // Bits of a product by an odd number, as good as random ones.
             let anywhere = edge.wrapping_mul(0x9E37_79B1) % VERTICES;
             let (from, beside) = (edge / 4, (edge / 4 + edge % 4 + 1) % VERTICES);
-            let to = if edge % 101 == 0 { anywhere } else { beside };
+            let to = if edge % 251 == 0 { anywhere } else { beside };
             [(from, to), (to, from)]
         });
         let world = CsrGraph::from_edges(VERTICES, &edges.collect::<Vec<_>>()).unwrap();
         let probe = DepthProbe::new(&world);
-        assert!(probe.is_near() && probe.levels >= FEW && !probe.is_thin(), "{probe:?}");
+        assert!(probe.is_near() && !probe.are_few() && probe.levels >= MANY, "{probe:?}");
     }
 
     #[test]

@@ -358,4 +358,22 @@ mod tests {
             context.block_on(check).unwrap();
         }
     }
+
+    #[test]
+    fn arcs_of_a_device_out_of_reach_are_an_error() {
+        let topology = r#"{ "links": [["memory", "host"], ["host", "memory"]] }"#;
+        let builder = Context::builder().devices(Devices::host(2));
+        let context = builder.topology(topology.parse().unwrap()).build().unwrap();
+        let graph = directed();
+        let blocks = partition::contiguous_blocks(&graph, 2);
+        let turned = context.block_on(async {
+            let upload =
+                DistributedGraph::new(&context, &graph, blocks, Columns::Structure).await?;
+            Ok::<_, crate::Error>([upload.reversed().await, upload.symmetrized().await])
+        });
+        for turned in turned.unwrap().unwrap() {
+            let error = turned.unwrap_err().to_string();
+            assert!(error.contains("does not reach"), "{error}");
+        }
+    }
 }

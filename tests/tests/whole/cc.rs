@@ -218,11 +218,15 @@ pub(crate) fn few_arcs() -> Vec<(&'static str, CsrGraph)> {
     ]
 }
 
-/// Meshes of many arcs a vertex, one in three of which is not there, so that some lie apart; rows of up to 40.
-pub(crate) fn meshes() -> Vec<(&'static str, CsrGraph)> {
+/// Steps to all that is beside a vertex in space, one of two opposite ones each.
+fn cube() -> Vec<[i64; 3]> {
     let (row, layer) = ([[1, 0, 0]], (-1..=1).map(|right| [right, 1, 0]));
     let behind = (-1..=1).flat_map(|down| (-1..=1).map(move |right| [right, down, 1]));
-    let cube: Vec<_> = row.into_iter().chain(layer).chain(behind).collect();
+    row.into_iter().chain(layer).chain(behind).collect()
+}
+
+/// Meshes of many arcs a vertex, one in three of which is not there, so that some lie apart; rows of up to 40.
+pub(crate) fn meshes() -> Vec<(&'static str, CsrGraph)> {
     let band: Vec<_> = (1..=20).map(|by| [by, 0, 0]).collect();
     let mesh = |size, steps: &[[i64; 3]]| {
         let mesh = near_far::mesh(size, steps);
@@ -233,7 +237,7 @@ pub(crate) fn meshes() -> Vec<(&'static str, CsrGraph)> {
     vec![
         ("triangles", mesh([90, 70, 1], &[[1, 0, 0], [0, 1, 0], [1, 1, 0]])),
         ("square", mesh([70, 60, 1], &near_far::square())),
-        ("cube", mesh([60, 12, 12], &cube)),
+        ("cube", mesh([60, 12, 12], &cube())),
         ("band", mesh([4000, 1, 1], &band)),
     ]
 }
@@ -264,11 +268,13 @@ fn the_method_follows_from_the_shape() {
     let road = generate::road(200, 200, generate::KEEP_PERMILLE, &options).unwrap();
     let one_way = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 0)]).unwrap();
     // A search from one would find no other.
+    let cube = near_far::mesh([40; 3], &cube());
     let cliques = near_far::mesh([8, 8, 8], &[[1, 0, 0], [2, 0, 0], [3, 0, 0], [4, 0, 0]]);
     for (graph, method) in [
         (kron, Method::OutsideHub),
         (road, Method::TowardsSmaller),
         (cliques, Method::TowardsSmaller),
+        (cube, Method::OutsideHub),
         (one_way, Method::EveryArc),
     ] {
         for parts in [partition::contiguous_blocks(&graph, 3), partition::random(&graph, 3, 1)] {

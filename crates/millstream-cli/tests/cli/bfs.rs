@@ -226,7 +226,7 @@ fn a_way_that_cannot_be_says_why() {
     succeed(&["generate", "road", "60", "60", &road]);
     let arcs = (0..300).flat_map(|from| (0..300).map(move |to| format!("{from} {to}\n")));
     let clique = folder.file("clique.el", arcs.collect::<String>());
-    let leaves = (1..2000).map(|leaf| format!("0 {leaf}\n{leaf} 0\n"));
+    let leaves = (1..4000).map(|leaf| format!("0 {leaf}\n{leaf} 0\n"));
     let star = folder.file("star.el", leaves.collect::<String>());
     let many = ["--devices", "host:17"];
     let copied = ["--transfer", "copy"];

@@ -71,11 +71,14 @@ fn near_and_far_on_meshes() {
     let searched = check_meshes(&context, scaled(4, 1));
     let least = if context.devices().len() == 1 { 18 } else { 3 };
     assert!(searched >= least, "{searched}");
-    // Also if nobody asks for that, on GPUs if levels are many.
+    // Also if nobody asks for that, on a GPU alone.
     if context.devices().len() == 1 && is_gpu(&context.devices()[0]) {
         let band = mesh([20, 1000, 1], &[[1, 0, 0], [0, 1, 0], [1, 1, 0]]);
-        let bfs = context.block_on(Bfs::new(&context, &band)).unwrap().unwrap();
-        assert_eq!(bfs.algorithm(), bfs::Algorithm::NearFar);
+        let cube = mesh([40; 3], &[[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
+        for graph in [band, cube] {
+            let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+            assert_eq!(bfs.algorithm(), bfs::Algorithm::NearFar);
+        }
     }
 }
 
