@@ -105,12 +105,15 @@ fn packets_that_kernels_have_are_filled_once_and_are_there() {
         let segment = || group.segment::<u32>(context.host(), shape.clone().read_by(device));
         let (input, output) = (segment()?, segment()?);
         let compute = device.stream_of(StreamKind::Gang)?;
-        let blocks = shape.packets() + 1;
-        let launched = group.launch_early(&compute, &SCALE, blocks, (&input, &output, 3)).await?;
+        let launch = |blocks| group.launch_early(&compute, &SCALE, blocks, (&input, &output, 3));
+        // It does not end before the second packet is filled.
+        let launched = launch(shape.packets()).await?;
         input.fill(0, |items| items.fill(1))?;
         let again = input.fill(0, |items| items.fill(2));
         assert!(matches!(again, Err(Error::PacketFull { packet: 0, .. })), "{again:?}");
-        let ended = launched.completed().await.unwrap_err().to_string();
+        input.fill(1, |items| items.fill(3))?;
+        launched.completed().await?;
+        let ended = launch(shape.packets() + 1).await?.completed().await.unwrap_err().to_string();
         assert!(ended.contains("packet 2 of segment 0, which has 2"), "{ended}");
         Ok::<_, Error>(())
     }) {
