@@ -18,7 +18,7 @@ const TURNS: u64 = 8;
 ///
 /// let options = GenerateOptions::default();
 /// assert_eq!(RowWidth::of(&generate::grid(60, 60, &options)?), Some(RowWidth::Four));
-/// assert_eq!(RowWidth::of(&generate::kron(9, 8, &options)?), None);
+/// assert_eq!(RowWidth::of(&generate::kron(12, 8, &options)?), None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
