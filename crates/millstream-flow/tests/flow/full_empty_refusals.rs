@@ -114,8 +114,7 @@ fn packets_that_kernels_have_are_filled_once_and_are_there() {
         input.fill(1, |items| items.fill(3))?;
         launched.completed().await?;
         // Who launches may hear of it already.
-        let faulted =
-            async { Ok::<_, Error>(launch(shape.packets() + 1).await?.completed().await?) };
+        let faulted = async { launch(shape.packets() + 1).await?.completed().await };
         let ended = faulted.await.unwrap_err().to_string();
         assert!(ended.contains("packet 2 of segment 0, which has 2"), "{ended}");
         Ok::<_, Error>(())
