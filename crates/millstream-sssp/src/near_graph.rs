@@ -1,4 +1,4 @@
-//! A graph of few arcs a vertex, on devices that search it by near and far piles.
+//! A graph without long rows, on devices that search it by near and far piles.
 
 use std::iter::successors;
 use std::time::Duration;

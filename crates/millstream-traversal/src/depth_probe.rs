@@ -64,6 +64,16 @@ impl DepthProbe {
 
     /// Searches the neighbourhood of one vertex in the same way.
     ///
+    /// ```
+    /// use millstream_graph::CsrGraph;
+    /// use millstream_traversal::DepthProbe;
+    ///
+    /// let star = CsrGraph::from_edges(4, &[(0, 1), (0, 2)])?;
+    /// let around_hub = DepthProbe::around(&star, 0);
+    /// assert!(around_hub.are_few() && around_hub.reaches(3) && !around_hub.reaches(4));
+    /// # Ok::<(), millstream_graph::GraphError>(())
+    /// ```
+    ///
     /// # Panics
     /// If there is no such vertex.
     pub fn around(graph: &CsrGraph, center: u32) -> DepthProbe {
