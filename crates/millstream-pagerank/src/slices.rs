@@ -2,13 +2,14 @@
 //!
 //! The rows of a part are numbered by length, the longest first. That also brings the
 //! vertices together that most arcs lead to, if arcs have both directions: they stay in
-//! the caches. Where vertices near each other have ids near each other as a rule, since no row is long or the
-//! graph is [deep](DepthProbe::is_deep), they stay so: rows are
+//! the caches. Where vertices near each other have ids near each other as a rule, since no vertex is a hub or the
+//! graph is [deep](DepthProbe::is_deep), they stay so: short rows are
 //! sorted inside windows of consecutive vertices. 32 short rows that follow each other
 //! are a *slice*: the first arc of each, then the second of each, and so on, short ones
 //! padded with [`NO_SOURCE`]. So 32 threads with a row each read what lies side by side,
 //! and no row index is needed but where each slice begins.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use millstream_graph::pieces::InPieces;
@@ -38,8 +39,13 @@ const WINDOW: u32 = 256;
 
 /// The order that slices need inside each part: see the module.
 pub(crate) fn sorted(partition: &Partition, transposed: &CsrGraph) -> Partition {
-    let is_local = partition::is_mesh_like(transposed) || DepthProbe::new(transposed).is_deep();
-    partition.by_degree(transposed, if is_local { WINDOW } else { u32::MAX })
+    if partition::is_mesh_like(transposed) {
+        return partition.by_degree(transposed, WINDOW);
+    }
+    match DepthProbe::new(transposed).is_deep() {
+        true => partition.longest_first(transposed, LONG_ROW).by_degree(transposed, WINDOW),
+        false => partition.by_degree(transposed, u32::MAX),
+    }
 }
 
 /// Where the rows of one part are.
@@ -63,6 +69,8 @@ impl Slices {
         let length = |&original: &u32| transposed.degree(original);
         let rows_of = |least: u64| originals.partition_point(|row| length(row) >= least);
         let (long, short) = originals.split_at(rows_of(LONG_ROW));
+        debug_assert!(long.is_sorted_by_key(|row| Reverse(length(row))));
+        debug_assert!(short.iter().all(|row| length(row) < LONG_ROW));
         let width = |rows: &[u32]| rows.iter().map(length).max().unwrap_or(0);
         let widths: Vec<u64> = short.par_chunks(SLICE).with_min_len(CHUNKS).map(width).collect();
         let wide_slices = widths.iter().take_while(|&&width| width >= WIDE).count() as u32;
@@ -106,6 +114,8 @@ pub(crate) fn rows_of(item: usize, long_rows: usize, all: usize) -> Range<usize>
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use millstream_graph::generate::{self, GenerateOptions};
+
     use super::*;
 
     /// Rows of these lengths, the longest first.
@@ -113,6 +123,24 @@ mod tests {
         let arcs = (0..).zip(lengths).flat_map(|(row, &arcs)| (0..arcs).map(move |to| (row, to)));
         let rows = CsrGraph::from_edges(1 << 18, &arcs.collect::<Vec<_>>()).unwrap();
         Slices::new(&rows, &(0..1 << 18).collect::<Vec<_>>()).shared_rows
+    }
+
+    /// A lattice, whose vertices stay in their windows but for one that all others lead to.
+    #[test]
+    fn long_rows_come_first_where_vertices_stay_near_each_other() {
+        let lattice = generate::grid(100, 100, &GenerateOptions::default()).unwrap();
+        let (sink, all) = (5_003, lattice.vertices());
+        let entering =
+            (0..all).flat_map(|to| lattice.neighbors(to).iter().map(move |&from| (to, from)));
+        let kept = entering.filter(|&(to, from)| to != sink && from != sink);
+        let arcs: Vec<_> = kept.chain((0..all).map(|from| (sink, from))).collect();
+        let entering = CsrGraph::from_edges(all, &arcs).unwrap();
+        assert!(DepthProbe::new(&entering).is_deep() && !partition::is_mesh_like(&entering));
+        let parts = sorted(&partition::contiguous_blocks(&entering, 1), &entering);
+        let slices = Slices::new(&entering, &originals(&parts, 0));
+        assert_eq!((parts.to_original(0), slices.long_rows), (sink, 1));
+        assert!(parts.to_original(300) < 600, "all are sorted together");
+        assert!(slices.places() < arcs.len() * 5 / 4);
     }
 
     #[test]

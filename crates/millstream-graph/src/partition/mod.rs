@@ -237,10 +237,37 @@ impl Partition {
     /// If the partition is of a graph with more vertices.
     #[must_use]
     pub fn by_degree(&self, graph: &CsrGraph, window: u32) -> Partition {
+        self.largest_first(|new| graph.degree(self.to_original(new)), window.max(1))
+    }
+
+    /// The same parts, in each those vertices first that `least` arcs or more leave in `graph`, which is given
+    /// with its original ids, the most first; then the others, in order.
+    ///
+    /// ```
+    /// use millstream_graph::{CsrGraph, partition};
+    ///
+    /// let star = CsrGraph::from_edges(4, &[(3, 0), (3, 1), (1, 3)])?;
+    /// let one = partition::contiguous_blocks(&star, 1).longest_first(&star, 2);
+    /// assert_eq!([0, 1, 2, 3].map(|new| one.to_original(new)), [3, 0, 1, 2]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If the partition is of a graph with more vertices.
+    #[must_use]
+    pub fn longest_first(&self, graph: &CsrGraph, least: u64) -> Partition {
         let degree = |new| graph.degree(self.to_original(new));
-        self.in_windows(window.max(1), |window, places| match window.len() {
-            0..by_degree::LEAST => sort_by_key(window, &|new| Reverse(degree(new)), places),
-            _ => sort_by_degree(window, degree, places),
+        self.largest_first(
+            |new| Some(degree(new)).filter(|&arcs| arcs >= least).unwrap_or(0),
+            u32::MAX,
+        )
+    }
+
+    /// The same parts, in each `window` of consecutive new ids those of the largest `size` first.
+    fn largest_first(&self, size: impl Fn(u32) -> u64 + Sync, window: u32) -> Partition {
+        self.in_windows(window, |window, places| match window.len() {
+            0..by_degree::LEAST => sort_by_key(window, &|new| Reverse(size(new)), places),
+            _ => sort_by_degree(window, &size, places),
         })
     }
 

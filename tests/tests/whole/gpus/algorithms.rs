@@ -142,7 +142,8 @@ fn pagerank_of_rows_that_blocks_share() {
     let graph = CsrGraph::from_edges(leaves, &arcs.collect::<Vec<_>>()).unwrap();
     let weights = Weights::Integer((0..graph.arcs() as u32).map(|arc| 1 + arc * 7 % 5).collect());
     let weighted = graph.clone().with_weights(Some(weights)).unwrap();
-    for graph in [&graph, &weighted] {
+    let lattice = lattice_with_sink(scaled(512, 160));
+    for graph in [&graph, &weighted, &lattice] {
         for precision in [Precision::F32, Precision::F64] {
             let mut options = pagerank::exact(Algorithm::Pull);
             (options.precision, options.weighted) = (precision, graph.weights().is_some());
@@ -155,6 +156,18 @@ fn pagerank_of_rows_that_blocks_share() {
             assert!(distance < bound, "{precision:?}: {distance}");
         }
     }
+}
+
+/// A deep graph, whose vertices keep their places but for one in the middle that all others lead to.
+fn lattice_with_sink(side: u32) -> CsrGraph {
+    let lattice = generate::grid(side, side, &GenerateOptions::default()).unwrap();
+    let sink = lattice.vertices() / 2 + 3;
+    let others = (0..lattice.vertices()).filter(|&vertex| vertex != sink);
+    let arcs = others.flat_map(|from| {
+        let near = lattice.neighbors(from).iter().filter(|&&to| to != sink);
+        near.chain([&sink]).map(move |&to| (from, to))
+    });
+    CsrGraph::from_edges(lattice.vertices(), &arcs.collect::<Vec<_>>()).unwrap()
 }
 
 #[test]
