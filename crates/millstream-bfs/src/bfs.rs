@@ -193,8 +193,9 @@ impl Bfs {
     ///
     /// Bottom-up levels need the arcs that enter vertices. Of a symmetric graph those
     /// are there. Of a directed graph GPUs make them, and host devices get them too, 4 bytes an arc and 8 a
-    /// vertex more, unless it is [mesh-like](partition::is_mesh_like): its frontiers are
-    /// never large enough, and its search only goes top-down.
+    /// vertex more. The search only goes top-down if GPUs have no room for them, or if the graph is
+    /// [mesh-like](partition::is_mesh_like) and not [near](DepthProbe::is_near): its frontiers are never
+    /// large enough.
     ///
     /// It is found out whether a graph's levels are thin and many, which takes milliseconds,
     /// however large it is ([`Algorithm::Auto`]). On devices that can go level by level, one of
@@ -226,7 +227,7 @@ impl Bfs {
     /// use millstream_graph::CsrGraph;
     ///
     /// let context = Context::builder().devices(Devices::host(1)).build()?;
-    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
+    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 0), (1, 2), (2, 1)])?;
     /// for (algorithm, layouts) in [
     ///     (Algorithm::Auto, true),
     ///     (Algorithm::Auto, false),
@@ -305,7 +306,7 @@ impl Bfs {
         let columns = Columns::Structure;
         let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
         let (incoming, isolated) = match meets {
-            true => Incoming::new(graph, &distributed).await?,
+            true => Incoming::new(graph, &distributed, depth).await?,
             false => Incoming::none(context, graph).await?,
         };
         let near = near_rows(graph, &distributed, depth, &options).await?;

@@ -6,7 +6,7 @@ use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, partition};
 use millstream_traversal::internals::Survey;
-use millstream_traversal::{Columns, DistributedGraph, Layout, LayoutKind};
+use millstream_traversal::{Columns, DepthProbe, DistributedGraph, Layout, LayoutKind};
 
 use rayon::prelude::*;
 
@@ -26,10 +26,12 @@ pub(crate) enum Incoming {
 
 impl Incoming {
     /// Those of a graph whose search may go bottom-up, and the vertices without any arcs. The devices
-    /// have those that leave.
+    /// have those that leave. None if its neighbourhoods, as deep as `depth` says, never have so many
+    /// vertices that it would, or if there is no room for them.
     pub(crate) async fn new(
         graph: &CsrGraph,
         leaving: &DistributedGraph,
+        depth: DepthProbe,
     ) -> Result<(Incoming, Isolated)> {
         let (context, partition) = (leaving.context(), leaving.partition());
         let original = |vertex| partition.to_original(vertex);
@@ -38,14 +40,19 @@ impl Incoming {
             let isolated = Isolated::new(context, graph.vertices(), is_isolated).await?;
             return Ok((Incoming::Same, isolated));
         }
-        if partition::is_mesh_like(graph) {
+        if !depth.is_near() && partition::is_mesh_like(graph) {
             return Incoming::none(context, graph).await;
         }
         let start = Instant::now();
         let leave = |vertex| graph.degree(original(vertex)) > 0;
         let (reversed, isolated) = match context.all_gpus() {
             true => {
-                let reversed = leaving.reversed().await?;
+                let reversed = match leaving.reversed().await {
+                    Err(error) if error.is_too_much() => {
+                        return Incoming::none(context, graph).await;
+                    }
+                    made => made?,
+                };
                 let enter = rows_with_arcs(&reversed).await?;
                 let is_isolated = |vertex| !leave(vertex) && !enter[vertex as usize];
                 (reversed, Isolated::new(context, graph.vertices(), is_isolated).await?)

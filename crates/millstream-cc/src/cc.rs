@@ -10,7 +10,7 @@ use millstream_flow::{Context, Error as FlowError};
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::internals::{PATIENCE, Survey, can_meet, check_partition, check_rows};
 use millstream_traversal::{
-    Columns, DegreeOrder, DepthProbe, DistributedGraph, Error as TraversalError, Layout, LayoutKind,
+    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind,
 };
 use rayon::prelude::*;
 
@@ -326,8 +326,7 @@ async fn with_both_ways(graph: DistributedGraph) -> Result<(DistributedGraph, Op
             let (bytes, time) = (both.bytes() - graph.bytes(), both.renumbering_time());
             Ok((both, Some(Layout { kind: LayoutKind::Transpose, bytes, time })))
         }
-        Err(TraversalError::TooManyArcs { .. }) => Ok((graph, None)),
-        Err(error) if error.is_out_of_memory() => Ok((graph, None)),
+        Err(error) if error.is_too_much() => Ok((graph, None)),
         Err(error) => Err(error.into()),
     }
 }

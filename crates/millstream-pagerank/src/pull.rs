@@ -11,7 +11,7 @@ use millstream_flow::{Context, LinkStatistics};
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::internals::{can_meet, upload_entering, upload_to_all};
-use millstream_traversal::{Columns, Error as TraversalError, Layout, LayoutKind};
+use millstream_traversal::{Columns, Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
 
@@ -108,7 +108,7 @@ impl<R: Real> PullGraph<R> {
         let (partition, rows) = match exchange {
             Exchange::Gang => match of_gpus(context, graph, &parts_of, is_weighted).await {
                 // Slices alone need less memory, and may have rows of any length.
-                Err(error) if is_too_much(&error) => {
+                Err(Error::Traversal(error)) if error.is_too_much() => {
                     of_host(context, graph, parts_of, is_weighted)?
                 }
                 made => made?,
@@ -265,20 +265,6 @@ async fn of_gpus<R: Real>(
     let (rows, entering) = upload.await?;
     let slices = gpu_slices::on_gpus(&rows, &entering).await?;
     Ok((rows.partition().clone(), slices.into_iter().map(Rows::Gpu).collect()))
-}
-
-/// Whether GPUs cannot make slices of a graph that they might sweep.
-fn is_too_much(error: &Error) -> bool {
-    match error {
-        Error::Traversal(error) => {
-            let is_too_large = matches!(
-                error,
-                TraversalError::TooManyArcs { .. } | TraversalError::TooManyVertices { .. }
-            );
-            is_too_large || error.is_out_of_memory()
-        }
-        _ => false,
-    }
 }
 
 /// Rows that the host makes.

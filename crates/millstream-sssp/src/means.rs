@@ -33,9 +33,10 @@ impl Means {
     pub(crate) fn of(graph: &CsrGraph) -> Option<Means> {
         let (sum, lightest) = match graph.weights()? {
             Weights::Integer(weights) => {
-                let all = weights.par_iter().in_pieces().map(|&weight| (u64::from(weight), weight));
+                let all =
+                    weights.par_iter().in_pieces().map(|&weight| (u128::from(weight), weight));
                 let both =
-                    |one: (u64, u32), other: (u64, u32)| (one.0 + other.0, one.1.min(other.1));
+                    |one: (u128, u32), other: (u128, u32)| (one.0 + other.0, one.1.min(other.1));
                 let (sum, lightest) = all.reduce(|| (0, u32::MAX), both);
                 (sum as f64, lightest)
             }

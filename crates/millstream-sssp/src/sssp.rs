@@ -214,8 +214,19 @@ impl Sssp {
             Algorithm::Stepping if !can_meet(context) => return Err(Error::NotStepping),
             algorithm => algorithm == Algorithm::Stepping,
         };
-        let (graph, automatic_delta) = if is_stepping {
-            let steps = StepGraph::new(context, graph, partition, (means, depth)).await?;
+        let steps = match is_stepping {
+            true => match StepGraph::new(context, graph, partition.clone(), (means, depth)).await {
+                // Rows of one direction, with ids of their own, may do.
+                Err(Error::Traversal(error))
+                    if algorithm == Algorithm::Auto && error.is_too_much() =>
+                {
+                    None
+                }
+                made => Some(made?),
+            },
+            false => None,
+        };
+        let (graph, automatic_delta) = if let Some(steps) = steps {
             (Uploaded::Stepping(steps), means.and_then(Means::step))
         } else {
             let on_gpus = context.any_gpu();

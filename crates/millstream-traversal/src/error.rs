@@ -85,6 +85,20 @@ impl Error {
         use millstream_worklist::Error::Flow;
         matches!(self, Error::Worklist(Flow(Device(OutOfMemory { .. }))))
     }
+
+    /// Whether a layout is too much for devices that others may fit: there is no room for it, or it has a longer
+    /// row or more vertices than GPUs take.
+    ///
+    /// ```
+    /// use millstream_traversal::Error;
+    ///
+    /// assert!(Error::TooManyArcs { row: 3, arcs: 1 << 30, most: 1 << 27 }.is_too_much());
+    /// assert!(!Error::Delta { delta: 0.0 }.is_too_much());
+    /// ```
+    pub fn is_too_much(&self) -> bool {
+        let is_beyond = matches!(self, Error::TooManyArcs { .. } | Error::TooManyVertices { .. });
+        is_beyond || self.is_out_of_memory()
+    }
 }
 
 impl From<millstream_device::Error> for Error {
