@@ -65,7 +65,7 @@ class LevelDevice : public GangDevice<const u32&> {
         u32 vertex;
         u32 arcs;
     };
-    static constexpr u32 stage_rows = 256;
+    static constexpr u32 stage_rows = 1024;
     static constexpr u32 block_threads = 1024;
 
     // What a block shares.
@@ -89,7 +89,7 @@ class LevelDevice : public GangDevice<const u32&> {
 
    protected:
     // Words that are kept: totals of the last frontier.
-    enum Kept { kept_places, kept_visited, kept_sent, kept_in_vain };
+    enum Kept { kept_places, kept_visited, kept_sent, kept_in_vain, kept_rows };
     // Words of the device, which reports say.
     enum DeviceWord { published, kept_items };
     static constexpr GangBarrier::Counter visited_count = GangBarrier::first_count;

@@ -134,14 +134,11 @@ class LevelTopDown : public LevelLog {
     __device__ void visit(bool is_arc, u32 vertex, u32 target) {
         const bool is_own = owns(target);
         Row row{0, 0, 0};
-        bool is_new = is_arc;
-        if (is_listed) {
-            // Before it is known whether it is needed: two accesses at once.
-            if (is_arc && is_own) row = row_of(target);
-        } else {
-            // A bit that is not seen yet costs a claim.
-            is_new &= !(bits(settings.place.device, copy)[target / 32] >> target % 32 & 1);
-        }
+        // A bit that is not seen yet costs a claim.
+        bool is_new = is_arc && !(bits(settings.place.device, copy)[target / 32] >> target % 32 & 1);
+        if (!__any_sync(~0u, is_new)) return;
+        // Before it is known whether it is needed: two accesses at once.
+        if (is_listed && is_new && is_own) row = row_of(target);
         if (is_new) is_new = claim(target);
         const bool is_found = is_new && is_own;
         if (is_found) {

@@ -114,13 +114,15 @@ class LevelSearch : public LevelSource {
         const bool is_listed = phase != rush && phase != absorb_rush && phase != merge;
         const u64 rows = is_listed ? new_rows(totals) : visited - totals.kept(kept_visited);
         if (rows == 0 || level == settings.depth_limit) return finished;
+        // Else, as in a mesh, few of the vertices that are left have a visited neighbour.
+        const bool grows = rows * 8 >= totals.keep(kept_rows, rows) * 9;
         const u64 arcs = phase == seed ? totals.most() : rows * settings.degree;
-        const bool is_rich = arcs * settings.alpha * eagerness > settings.connected &&
+        const bool is_rich = arcs * settings.alpha * eagerness > settings.connected && grows &&
                              totals.kept(kept_in_vain) < most_in_vain;
         // So few that it does not matter how many are left.
         if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return expand;
         totals.keep(kept_visited, visited);
-        if (rows * settings.alpha * (is_listed ? 1 : eagerness) > left)
+        if (grows && rows * settings.alpha * (is_listed ? 1 : eagerness) > left)
             return phase == merge ? sweep : to_sweep();
         if (!is_listed) {
             totals.keep(kept_in_vain, totals.kept(kept_in_vain) + 1);

@@ -22,7 +22,7 @@ pub(crate) struct Rules {
     /// Vertices that have arcs, or are sources.
     pub(crate) connected: u64,
     pub(crate) depth_limit: u32,
-    /// Bottom-up if the frontier times this is more than what is not visited.
+    /// Bottom-up if the frontier times this is more than what is not visited, and it grows.
     pub(crate) alpha: u32,
     /// Top-down if the frontier times this is less.
     pub(crate) beta: u32,
@@ -42,13 +42,15 @@ pub(crate) struct Pilot {
     pub(crate) phase: Phase,
     /// Of the vertices being found.
     pub(crate) level: u32,
-    /// Totals when the last frontier was complete.
+    /// Totals when the last frontier was complete,
     kept: Totals,
+    /// and its rows, if it did not come from a sweep.
+    rows: u64,
 }
 
 impl Pilot {
     pub(crate) fn new(rules: Rules) -> Pilot {
-        Pilot { rules, phase: Phase::Seed, level: 0, kept: Totals::default() }
+        Pilot { rules, phase: Phase::Seed, level: 0, kept: Totals::default(), rows: 0 }
     }
 
     /// Goes on to the next phase.
@@ -79,12 +81,46 @@ impl Pilot {
             _ => {
                 let rows = totals.rows - self.kept.rows;
                 self.kept = totals;
+                // Else, as in a mesh, few of the vertices that are left have a visited neighbour.
+                let grows = rows * 8 >= std::mem::replace(&mut self.rows, rows) * 9;
                 match rows == 0 || self.level == depth_limit {
                     true => Phase::Finished,
-                    false if rows * u64::from(alpha) <= left => Phase::Expand,
-                    false => Phase::Sweep,
+                    false if grows && rows * u64::from(alpha) > left => Phase::Sweep,
+                    false => Phase::Expand,
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The phases after frontiers of so many rows, the first of which is the source's.
+    fn phases(frontiers: &[u64]) -> Vec<Phase> {
+        let rules = Rules { connected: 1000, depth_limit: 99, alpha: 14, beta: 24 };
+        let (mut pilot, mut totals) = (Pilot::new(rules), Totals::default());
+        let next = |rows: &u64| {
+            totals.rows += rows;
+            totals.visited += rows;
+            pilot.advance(totals);
+            pilot.phase
+        };
+        frontiers.iter().map(next).collect()
+    }
+
+    #[test]
+    fn frontiers_that_have_grown_are_swept() {
+        use Phase::{Expand, Finished, Sweep};
+        assert_eq!(phases(&[1, 10, 100]), [Expand, Expand, Sweep]);
+        assert_eq!(phases(&[100]), [Sweep]);
+        // By an eighth, and by less.
+        assert_eq!(phases(&[1, 64, 72]), [Expand, Expand, Sweep]);
+        assert_eq!(phases(&[1, 64, 71]), [Expand, Expand, Expand]);
+        let mesh = [1, 10, 20, 30, 32, 34, 36, 38, 39, 40, 40, 39, 0];
+        let phases = phases(&mesh);
+        let (last, others) = phases.split_last().unwrap();
+        assert!(*last == Finished && others.iter().all(|phase| *phase == Expand), "{phases:?}");
     }
 }
