@@ -1,5 +1,6 @@
 //! Code of the program on threads that others rely on.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs code of the program. A panic is its own, and the thread goes on.
@@ -8,4 +9,13 @@ pub(crate) fn contain(work: impl FnOnce()) {
         // What was thrown may panic when it is dropped.
         std::mem::forget(panic);
     }
+}
+
+/// What a caught panic said, if that was a text.
+pub fn panic_text(panic: Box<dyn Any + Send>) -> Option<String> {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    // What was thrown may panic itself.
+    contain(|| drop(panic));
+    text
 }

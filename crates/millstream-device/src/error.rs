@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::contain::contain;
+use crate::contain::panic_text;
 
 /// The result of a device operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -272,10 +272,7 @@ pub enum Error {
 impl Error {
     /// A kernel failed because code of the program panicked.
     pub(crate) fn panicked(kernel: &Arc<str>, device: &str, panic: Box<dyn Any + Send>) -> Error {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        // What was thrown may panic itself.
-        contain(|| drop(panic));
+        let text = panic_text(panic);
         Error::KernelFailed {
             kernel: Arc::clone(kernel),
             device: device.to_string(),

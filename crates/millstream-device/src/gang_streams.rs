@@ -9,8 +9,9 @@ use crate::stream_kind::StreamKind;
 
 impl Stream {
     /// A new stream of each device for kernels that wait for each other. Those of one GPU, up to
-    /// eight, run side by side, whoever else makes streams meanwhile: of streams made
-    /// [one by one](Device::stream_of) that holds only while nobody does.
+    /// eight, run side by side, whoever else makes streams meanwhile, if the driver has
+    /// [connections](crate::set_driver_defaults) for them: of streams made [one by one](Device::stream_of) that
+    /// holds only while nobody does.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet, Stream};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::{Error, Result};
@@ -9,36 +10,43 @@ use crate::{Error, Result};
 /// Items on the host for an upload: owned or shared, never borrowed, because
 /// the copy happens later. Making one moves the items, whatever holds them.
 pub struct HostData<T> {
-    items: Arc<dyn AsRef<[T]> + Send + Sync>,
-    range: Range<usize>,
+    /// In what the owner holds.
+    items: NonNull<[T]>,
+    owner: Arc<dyn AsRef<[T]> + Send + Sync>,
 }
+
+// SAFETY: any thread may ask the owner for the items.
+unsafe impl<T> Send for HostData<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for HostData<T> {}
 
 impl<T> fmt::Debug for HostData<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "HostData({} items)", self.range.len())
+        write!(formatter, "HostData({} items)", self.len())
     }
 }
 
 impl<T> HostData<T> {
-    /// Items that others may hold, too; no copy is made. They are to be the same each time that they are
-    /// asked for.
-    pub fn shared(items: Arc<dyn AsRef<[T]> + Send + Sync>) -> HostData<T> {
-        let range = 0..(*items).as_ref().len();
-        HostData { items, range }
+    /// Items that others may hold, too; no copy is made. The owner is asked for them once, now: threads that
+    /// others rely on run no code of the program.
+    pub fn shared(owner: Arc<dyn AsRef<[T]> + Send + Sync>) -> HostData<T> {
+        HostData { items: NonNull::from((*owner).as_ref()), owner }
     }
 
     /// Items to upload.
     pub fn len(&self) -> usize {
-        self.range.len()
+        self.items.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
+        self.items.is_empty()
     }
 
     pub(crate) fn items(&self) -> &[T] {
-        &(*self.items).as_ref()[self.range.clone()]
+        // SAFETY: the owner gave them for as long as it is borrowed, and nobody can change it or take it apart
+        // while it is held here.
+        unsafe { self.items.as_ref() }
     }
 
     /// Some of the items; no copy is made.
@@ -46,33 +54,28 @@ impl<T> HostData<T> {
     /// # Errors
     /// A range that does not lie in the data.
     pub fn slice(&self, range: Range<usize>) -> Result<HostData<T>> {
-        let len = self.len();
-        if range.start > range.end || range.end > len {
-            let buffer = "host data".to_string();
-            return Err(Error::OutOfRange { buffer, start: range.start, end: range.end, len });
-        }
-        let start = self.range.start;
-        let range = start + range.start..start + range.end;
-        Ok(HostData { items: Arc::clone(&self.items), range })
+        let (start, end, len) = (range.start, range.end, self.len());
+        let Some(items) = self.items().get(range) else {
+            return Err(Error::OutOfRange { buffer: "host data".to_string(), start, end, len });
+        };
+        Ok(HostData { items: NonNull::from(items), owner: Arc::clone(&self.owner) })
     }
 }
 
 impl<T> Clone for HostData<T> {
     fn clone(&self) -> HostData<T> {
-        HostData { items: Arc::clone(&self.items), range: self.range.clone() }
+        HostData { items: self.items, owner: Arc::clone(&self.owner) }
     }
 }
 
 impl<T: Send + Sync + 'static> From<Vec<T>> for HostData<T> {
     fn from(items: Vec<T>) -> HostData<T> {
-        let range = 0..items.len();
-        HostData { items: Arc::new(items), range }
+        HostData::shared(Arc::new(items))
     }
 }
 
 impl<T: Send + Sync + 'static> From<Arc<[T]>> for HostData<T> {
     fn from(items: Arc<[T]>) -> HostData<T> {
-        let range = 0..items.len();
-        HostData { items: Arc::new(items), range }
+        HostData::shared(Arc::new(items))
     }
 }

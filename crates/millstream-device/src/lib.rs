@@ -87,6 +87,8 @@ mod waits;
 pub use bell::Bell;
 pub use buffer_reader::BufferReader;
 pub use bytemuck::{Pod, Zeroable};
+#[doc(hidden)]
+pub use contain::panic_text;
 pub use cuda_source::CudaSource;
 pub use device::{Device, DeviceId};
 pub use device_list::DeviceList;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_device::{DeviceId, StreamKind};
+use millstream_device::{DeviceId, StreamKind, panic_text};
 
 /// The result of a dataflow operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -293,9 +293,8 @@ fn remedy(action: &str) -> &'static str {
 impl Error {
     /// What a caught panic said.
     pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Error {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
-        let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Error::TaskPanicked { message: message.unwrap_or_else(|| "no message".to_string()) }
+        let message = panic_text(panic).unwrap_or_else(|| "no message".to_string());
+        Error::TaskPanicked { message }
     }
 
     /// Wraps the error of a task.

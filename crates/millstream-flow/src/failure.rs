@@ -123,7 +123,9 @@ impl Failure {
 
     /// Remembers the task that runs the graph.
     pub(crate) fn register_runner(&self, context: &Context<'_>) {
-        *self.runner.lock() = Some(context.waker().clone());
+        let before = self.runner.lock().replace(context.waker().clone());
+        // What a waker holds may be anything, and is let go without the lock.
+        drop(before);
     }
 
     /// What the graph's pending calls wait for.
@@ -143,7 +145,8 @@ impl Failure {
     }
 
     fn wake_runner(&self) {
-        if let Some(waker) = self.runner.lock().take() {
+        let waker = self.runner.lock().take();
+        if let Some(waker) = waker {
             waker.wake();
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream_device::{Device, Error as DeviceError, SharedBuffer, patience_ns};
 
-use crate::{Context, Error, Result};
+use crate::{Context, Error, Gang, Result};
 
 /// Words of the barrier that say where it stands, as `GangBarrier` has them: places taken; what was
 /// sent to each device; as the first block had them when it last came, two counters, the largest
@@ -57,13 +57,17 @@ impl GangMemory {
     /// words. The kernels wait for each other for as long as their `patience`. [Wakes the links](Context::wake_links).
     ///
     /// # Errors
-    /// No memory, or a failed device.
+    /// More devices than [a gang has](Gang::MOST); no memory, or a failed device.
     pub fn of_all(
         context: &Context,
         words: usize,
         reported: usize,
         patience: Duration,
     ) -> Result<Vec<GangMemory>> {
+        let devices = context.devices().len();
+        if devices > Gang::MOST {
+            return Err(Error::NotAGang { devices });
+        }
         context.wake_links()?;
         let of = |device: &Device| {
             let owner = if device.is_gpu() { device } else { context.host() };

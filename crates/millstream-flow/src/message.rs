@@ -133,7 +133,10 @@ impl Completion {
         if state.done {
             return Some(std::mem::take(&mut state.copies));
         }
-        state.waker = Some(waker.clone());
+        let before = state.waker.replace(waker.clone());
+        drop(state);
+        // What a waker holds may be anything, and is let go without the lock.
+        drop(before);
         None
     }
 

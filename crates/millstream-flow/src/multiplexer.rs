@@ -321,7 +321,10 @@ impl<M, B, P> Destination<M, B, P> {
         if state.has_ended() {
             return Poll::Ready(None);
         }
-        state.waker = Some(waker.clone());
+        let before = state.waker.replace(waker.clone());
+        drop(state);
+        // What a waker holds may be anything, packets from here too, and is let go without a lock.
+        drop(before);
         Poll::Pending
     }
 

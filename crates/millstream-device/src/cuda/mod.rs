@@ -80,7 +80,7 @@ use crate::topology::LinkKind;
 use crate::trace::Trace;
 use crate::{Error, Result};
 
-/// Lanes of each kind: together no more than run side by side.
+/// Lanes of each kind. How many of them may be held up at once: see decision 5.
 const COMPUTE: usize = 4;
 const HIGH_PRIORITY: usize = 2;
 const COPY: usize = 4;

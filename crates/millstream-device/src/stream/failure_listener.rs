@@ -19,7 +19,7 @@ impl Stream {
     /// late as the next event recorded after it.
     ///
     /// It is called on the thread that finds out, so that it must be short, and not wait. Once the
-    /// listener is dropped, it is not called any more; if the stream was dropped before, it goes
+    /// listener is dropped, no call begins any more, but one may be under way; if the stream was dropped before, it goes
     /// with the stream's last operation.
     ///
     /// ```

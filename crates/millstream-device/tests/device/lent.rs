@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_device::{
     DeviceSet, Error, HostData, InjectedFault, Injection, Kernel, KernelResult, Read, Shared, Value,
@@ -111,4 +112,28 @@ fn they_count_as_memory_of_the_device() {
             assert!(stream.lent(vec![0_u8; 5]).is_ok());
         },
     );
+}
+
+/// Threads that others rely on run no code of the program.
+#[test]
+fn the_owner_is_asked_once() {
+    struct Once(Vec<u32>, AtomicBool);
+    impl AsRef<[u32]> for Once {
+        fn as_ref(&self) -> &[u32] {
+            assert!(!self.1.swap(true, Ordering::Relaxed), "asked again");
+            &self.0
+        }
+    }
+    on_both(|set| {
+        let stream = set.devices()[0].stream().unwrap();
+        let once = || HostData::shared(Arc::new(Once((0..100).collect(), AtomicBool::new(false))));
+        let uploaded = stream.uploaded(once().slice(20..30).unwrap()).unwrap();
+        let lent = stream.lent(once().clone()).unwrap();
+        for (buffer, expected) in [(&uploaded, 20..30), (&lent, 0..100)] {
+            let items = stream.download(buffer).unwrap();
+            assert_eq!(set.block_on(items).unwrap().unwrap(), expected.collect::<Vec<_>>());
+        }
+        let refused = once().slice(90..101).unwrap_err().to_string();
+        assert!(refused.contains("90") && refused.contains("101"), "{refused}");
+    });
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use millstream_device::{Kernel, KernelFault, Shared, SharedBuffer, Step, Stream, Value};
 use millstream_flow::{
-    BlockCollectives, Context, Devices, Error, Gang, Item, ResidentCollectives, ResidentRank,
-    ResidentRankView, Result,
+    BlockCollectives, Context, Devices, Error, Gang, GangMemory, Item, ResidentCollectives,
+    ResidentRank, ResidentRankView, Result,
 };
 
 use crate::common::everywhere;
@@ -335,5 +335,7 @@ fn what_cannot_be_is_refused() {
     assert!(error.contains("memory of resident collectives"), "{error}");
     let many = self::context(Gang::MOST + 1);
     let refused = ResidentCollectives::new(&many, 1, 1, PATIENCE);
+    assert!(matches!(refused, Err(Error::NotAGang { devices: 9 })));
+    let refused = GangMemory::of_all(&many, 1, 1, PATIENCE);
     assert!(matches!(refused, Err(Error::NotAGang { devices: 9 })));
 }

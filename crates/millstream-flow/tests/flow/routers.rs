@@ -189,32 +189,54 @@ fn policies_are_asked_what_is_reachable_without_locks() {
     });
 }
 
+/// Panics when it is thrown away, too.
+struct Panics;
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("asked for");
+    }
+}
+
 /// Whoever asks the policy: the task that sends, or a device that has counted a message.
 #[test]
 fn a_policy_that_panics_is_an_error() {
     everywhere(2, |context| async move {
-        let policy = || RoutingPolicy::new(|_, _, _| panic!("no idea"));
-        let is_cause = |error: &Error| matches!(error, Error::TaskPanicked { message } if message == "no idea");
-        let error = from_host(&context, policy(), vec![(vec![1], 0)]).await.unwrap_err();
-        assert!(is_cause(&error), "{error}");
-        let graph = Graph::new(&context);
-        let (host, device) = (context.host(), &context.devices()[0]);
-        let router = graph.router::<u32>(policy()).unwrap();
-        let mut output = router.sender(device).unwrap();
-        let mut results = router.receiver(host, Buffers::items(4)).unwrap();
-        let stream = device.stream().unwrap();
-        graph.spawn(async move {
-            let mut kept = output.buffer(4).await?;
-            let input = stream.uploaded(vec![1, 2, 3, 4])?;
-            let count = output.counter()?;
-            KEEP_EVEN.launch(&stream, 4, (&input, &mut kept, &count))?;
-            output.send_counted(kept, count, &stream)?;
-            stream.completed()?.await?;
-            output.shutdown()
-        });
-        let error = graph.run(async move { results.recv().await.map(drop) }).await.unwrap_err();
-        assert!(is_cause(&error), "{error}");
+        let says = |_: &MessageInfo, _: &Device, _: &[Device]| -> Route { panic!("no idea") };
+        let throws =
+            |_: &MessageInfo, _: &Device, _: &[Device]| -> Route { std::panic::panic_any(Panics) };
+        let policies = || [RoutingPolicy::new(says), RoutingPolicy::new(throws)];
+        for (policy, said) in policies().into_iter().zip(["no idea", "no message"]) {
+            let error = from_host(&context, policy, vec![(vec![1], 0)]).await.unwrap_err();
+            let is_cause = matches!(&error, Error::TaskPanicked { message } if message == said);
+            assert!(is_cause, "{error}");
+        }
+        for (policy, said) in policies().into_iter().zip(["no idea", "no message"]) {
+            let error = counted(&context, policy).await.unwrap_err();
+            let is_cause = matches!(&error, Error::TaskPanicked { message } if message == said);
+            assert!(is_cause, "{error}");
+        }
     });
+}
+
+/// From a device to the host, a message that is counted when its kernel has run.
+async fn counted(context: &Context, policy: RoutingPolicy) -> Result<()> {
+    let graph = Graph::new(context);
+    let (host, device) = (context.host(), &context.devices()[0]);
+    let router = graph.router::<u32>(policy)?;
+    let mut output = router.sender(device)?;
+    let mut results = router.receiver(host, Buffers::items(4))?;
+    let stream = device.stream()?;
+    graph.spawn(async move {
+        let mut kept = output.buffer(4).await?;
+        let input = stream.uploaded(vec![1, 2, 3, 4])?;
+        let count = output.counter()?;
+        KEEP_EVEN.launch(&stream, 4, (&input, &mut kept, &count))?;
+        output.send_counted(kept, count, &stream)?;
+        stream.completed()?.await?;
+        output.shutdown()
+    });
+    graph.run(async move { results.recv().await.map(drop) }).await
 }
 
 /// Nobody sends to a leaf of a tree: whoever waits for it hears so when that is certain.

@@ -1,8 +1,12 @@
 //! Programs whose tasks wait for each other: what waits is told, with the buffers that are held.
 
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-use millstream_flow::{Buffers, Context, Devices, Error, Graph, Receiver, Result, Sender, Wait};
+use millstream_flow::{
+    Buffers, Context, Devices, Error, Graph, Receiver, Result, Segment, Sender, Wait,
+};
 
 /// Runs a program of one link from the host to a device on several simulated schedules. On all, it
 /// hangs, and the error says this.
@@ -148,4 +152,42 @@ async fn tell_when_done(thread: std::thread::JoinHandle<()>) {
     })
     .await;
     thread.join().unwrap();
+}
+
+/// What a waker holds is let go without a lock: here a packet of where it waits.
+#[test]
+fn a_waker_that_another_replaces_may_hold_a_packet() {
+    struct Holds {
+        _packet: Mutex<Segment<u32>>,
+    }
+    impl Wake for Holds {
+        fn wake(self: Arc<Self>) {}
+    }
+    let (told, hear) = mpsc::channel();
+    std::thread::spawn(move || {
+        let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+        let graph = Graph::new(&context);
+        let (host, device) = (context.host(), &context.devices()[0]);
+        let (mut output, mut input) = graph.link::<u32>(device, host, Buffers::items(4)).unwrap();
+        let main = async move {
+            output.send_data(vec![7; 4], 0)?;
+            let packet = input.recv().await?.unwrap().ready().await?;
+            let holds = Waker::from(Arc::new(Holds { _packet: Mutex::new(packet) }));
+            let mut wait = |waker: &Waker| {
+                let received = std::pin::pin!(input.recv());
+                assert!(received.poll(&mut std::task::Context::from_waker(waker)).is_pending());
+            };
+            wait(&holds);
+            // Now only the link has it.
+            drop(holds);
+            wait(Waker::noop());
+            output.send_data(vec![8; 8], 0)?;
+            output.shutdown()?;
+            let rest = input.collect().await?;
+            Ok::<_, Error>(rest)
+        };
+        told.send(context.block_on(graph.run(main)).unwrap()).unwrap();
+    });
+    let rest = hear.recv_timeout(Duration::from_secs(20)).expect("all goes on");
+    assert_eq!(rest.unwrap(), [8; 8]);
 }
