@@ -145,6 +145,8 @@ fn traversal_code(error: &TraversalError) -> u8 {
         TraversalError::SourceOutOfRange { .. }
         | TraversalError::Delta { .. }
         | TraversalError::NotPushed { .. } => 2,
+        // Host devices would have accepted it.
+        TraversalError::TooManyVertices { .. } | TraversalError::TooManyArcs { .. } => 2,
         TraversalError::Worklist(WorklistError::Flow(error)) => flow_code(error),
         // Another worker or routing would have been accepted.
         TraversalError::Worklist(
@@ -195,6 +197,8 @@ mod tests {
             (BfsError::NotLevelSynchronous.into(), 2),
             (BfsError::from(TraversalError::Delta { delta: 1e-60 }).into(), 2),
             (BfsError::from(TraversalError::NotPushed { way: TransferWay::Copy }).into(), 2),
+            (BfsError::from(TraversalError::TooManyVertices { vertices: 2, most: 1 }).into(), 2),
+            (BfsError::from(TraversalError::TooManyArcs { row: 0, arcs: 2, most: 1 }).into(), 2),
             (BfsError::Graph(OUT_OF_MEMORY).into(), 1),
             (SsspError::NoWeights.into(), 2),
             (SsspError::NotStepping.into(), 2),

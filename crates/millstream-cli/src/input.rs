@@ -104,7 +104,7 @@ pub(crate) fn vertices(
 fn vertex(name: &str, graph: &CsrGraph) -> Option<u32> {
     let id = name.parse::<u64>().ok();
     id.and_then(|id| match graph.original_ids() {
-        Some(ids) => ids.iter().position(|&original| original == id).map(|place| place as u32),
+        Some(ids) => ids.binary_search(&id).ok().map(|place| place as u32),
         None => u32::try_from(id).ok().filter(|&vertex| vertex < graph.vertices()),
     })
 }

@@ -221,7 +221,7 @@ fn check_packets(
         return Ok(());
     }
     if context.all_gpus() {
-        let reason = "NVLink connects all GPUs, and sweeps send no packets";
+        let reason = "GPUs reach each other's memory, and sweeps send no packets";
         return Err(Error::Usage(format!("{option} has no meaning here: {reason}")));
     }
     let reason = "host devices reach each other's memory, and sweeps send no packets";

@@ -296,7 +296,7 @@ pub(crate) fn as_atomic<T: Atomic>(cells: &mut [T]) -> &[T::View] {
     // targets, the alignment of its integer; the exclusive borrow lasts as long
     // as the view, so nobody accesses the cells in another way.
     let view: &[T::View] =
-        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) };
+        unsafe { std::slice::from_raw_parts(cells.as_mut_ptr().cast(), cells.len()) };
     debug_assert_eq!(size_of_val(view), bytes);
     view
 }

@@ -135,16 +135,7 @@ impl CsrGraph {
             let (arc, vertex) = (arc as u64, targets[arc]);
             return Err(GraphError::VertexOutOfRange { arc, vertex, vertices });
         }
-        if let Some(weights) = &weights
-            && weights.len() as u64 != arcs
-        {
-            return Err(GraphError::WeightCount { weights: weights.len() as u64, arcs });
-        }
-        if let Some(Weights::Real(weights)) = &weights
-            && let Some(arc) = first_position(weights.len(), |arc| !weights[arc].is_finite())
-        {
-            return Err(GraphError::WeightNotFinite { arc: arc as u64 });
-        }
+        check_weights(weights.as_ref(), arcs)?;
         Ok(CsrGraph { offsets, targets, weights, lattice_width: None, original_ids: None })
     }
 
@@ -218,9 +209,8 @@ impl CsrGraph {
     /// # Errors
     /// A wrong number of weights, or one that is not finite.
     pub fn with_weights(self, weights: Option<Weights>) -> Result<CsrGraph, GraphError> {
-        let CsrGraph { offsets, targets, lattice_width, original_ids, .. } = self;
-        let graph = CsrGraph::from_storage(offsets, targets, weights)?;
-        Ok(CsrGraph { lattice_width, original_ids, ..graph })
+        check_weights(weights.as_ref(), self.arcs())?;
+        Ok(CsrGraph { weights, ..self })
     }
 
     /// The same without weights, whose arrays both share.
@@ -357,4 +347,18 @@ impl<W: ArcWeight> ArcSource for EdgeSlice<'_, (u32, u32, W)> {
         let rest = &self.0[chunk * SLICE_CHUNK..];
         rest.iter().take(SLICE_CHUNK).for_each(|&(from, to, weight)| emit(from, to, weight));
     }
+}
+
+/// A finite weight for each arc, or none at all.
+fn check_weights(weights: Option<&Weights>, arcs: u64) -> Result<(), GraphError> {
+    let Some(weights) = weights else { return Ok(()) };
+    if weights.len() as u64 != arcs {
+        return Err(GraphError::WeightCount { weights: weights.len() as u64, arcs });
+    }
+    if let Weights::Real(weights) = weights
+        && let Some(arc) = first_position(weights.len(), |arc| !weights[arc].is_finite())
+    {
+        return Err(GraphError::WeightNotFinite { arc: arc as u64 });
+    }
+    Ok(())
 }

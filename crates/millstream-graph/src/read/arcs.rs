@@ -83,8 +83,8 @@ pub(crate) fn credible_vertices(vertices: u64, arcs: u64) -> Result<u32, String>
     };
     if vertices > FREE_VERTICES + 2 * arcs {
         return Err(format!(
-            "{vertices} vertices are not credible for {arcs} arcs (.mill and .graph files may \
-             have any number; --relabel makes sparse ids of an edge list dense)"
+            "{vertices} vertices are not credible for {arcs} arcs (.mill, .graph and Galois \
+             files may have any number; --relabel makes sparse ids of an edge list dense)"
         ));
     }
     Ok(count)

@@ -118,7 +118,8 @@ impl From<io::Error> for Stop {
 /// [`format_of_file`] says; [`WriteError::RealWeights`] in DIMACS, Galois and METIS;
 /// [`WriteError::NotRepresentable`] if the format has no place for the graph: one that is not symmetric
 /// or has self-loops in METIS, vertices without arcs at the end of an edge list, or anywhere if
-/// vertices have original ids.
+/// vertices have original ids; in Matrix Market, DIMACS and edge lists one of so many vertices and so few
+/// arcs that it would not be read.
 pub fn write_graph(
     path: &Path,
     graph: &CsrGraph,

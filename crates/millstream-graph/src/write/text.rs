@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::Stop;
 use crate::format::separator;
 use crate::pieces::{InPieces, rows_of};
+use crate::read::arcs::credible_vertices;
 use crate::{CsrGraph, Weights};
 
 /// Matrix Market, always as a general matrix.
@@ -19,6 +20,7 @@ pub(super) fn matrix_market(output: &mut impl Write, graph: &CsrGraph) -> Result
         Some(Weights::Integer(_)) => "integer",
         Some(Weights::Real(_)) => "real",
     };
+    check_credible(graph)?;
     let vertices = graph.vertices();
     writeln!(output, "%%MatrixMarket matrix coordinate {field} general")?;
     writeln!(output, "{vertices} {vertices} {}", graph.arcs())?;
@@ -35,6 +37,7 @@ pub(super) fn matrix_market(output: &mut impl Write, graph: &CsrGraph) -> Result
 
 /// DIMACS-9 shortest path text; an arc without a weight gets 1.
 pub(super) fn dimacs(output: &mut impl Write, graph: &CsrGraph) -> Result<(), Stop> {
+    check_credible(graph)?;
     writeln!(output, "p sp {} {}", graph.vertices(), graph.arcs())?;
     write_rows(output, graph, |vertex, text| {
         for arc in graph.row(vertex) {
@@ -78,7 +81,10 @@ pub(super) fn edge_list(
     let separator = separator(path);
     match graph.original_ids() {
         Some(ids) => check_all_named(graph, ids)?,
-        None => check_last_vertex(graph)?,
+        None => {
+            check_credible(graph)?;
+            check_last_vertex(graph)?;
+        }
     }
     write_rows(output, graph, |vertex, text| {
         for arc in graph.row(vertex) {
@@ -111,6 +117,12 @@ fn check_undirected(graph: &CsrGraph) -> Result<(), Stop> {
         );
         Err(Stop::NotRepresentable(reason))
     })
+}
+
+/// The reader wants some arcs for many vertices.
+fn check_credible(graph: &CsrGraph) -> Result<(), Stop> {
+    let vertices = credible_vertices(graph.vertices().into(), graph.arcs());
+    vertices.map(drop).map_err(Stop::NotRepresentable)
 }
 
 /// The reader takes the number of vertices from the largest id.
