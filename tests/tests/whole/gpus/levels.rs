@@ -67,7 +67,7 @@ fn levels_of_generated_graphs() {
     });
     let arcs: Vec<_> = arcs.collect();
     let side = scaled(300, 16);
-    // So that frontiers have many arcs, and are rushed, but find too few for a sweep.
+    // Frontiers have many arcs, but hardly grow.
     let wide = scaled(300, 40);
     let graphs = [
         ("directed", CsrGraph::from_edges(kron.vertices(), &arcs).unwrap()),
@@ -75,6 +75,7 @@ fn levels_of_generated_graphs() {
         ("social", generate::social(scale, 9, &options).unwrap()),
         ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
         ("mesh", near_far::mesh([wide, wide, 1], &near_far::square())),
+        ("small world", small_world(scaled(40_000, 3_000))),
     ];
     for (name, graph) in &graphs {
         let busiest = source::max_degree(graph).unwrap();
@@ -100,6 +101,17 @@ fn levels_of_generated_graphs() {
         let sources: Vec<u32> = (0..graph.vertices()).step_by(97).collect();
         search(&context, graph, &sources, levels::ways()[1], &format!("{name}, many sources"));
     }
+}
+
+/// A ring of eight arcs a vertex, and shortcuts: frontiers grow by a third or a half, and are rushed, but find
+/// too few for a sweep.
+fn small_world(vertices: u32) -> CsrGraph {
+    let near = (0..vertices).flat_map(|from| (1..=4).map(move |by| (from, (from + by) % vertices)));
+    let far = (0..vertices)
+        .step_by(25)
+        .map(|from| (from, (from.wrapping_mul(0x9E37_79B9) >> 8) % vertices));
+    let edges = near.chain(far).flat_map(|(from, to)| [(from, to), (to, from)]);
+    CsrGraph::from_edges(vertices, &edges.collect::<Vec<_>>()).unwrap()
 }
 
 /// On GPUs, but not where neighbours have ids near each other.
