@@ -3,12 +3,9 @@
 use std::time::{Duration, Instant};
 
 use millstream_flow::Context;
-use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, partition};
-use millstream_traversal::internals::Survey;
+use millstream_traversal::internals::{Survey, rows_with_arcs};
 use millstream_traversal::{Columns, DepthProbe, DistributedGraph, Layout, LayoutKind};
-
-use rayon::prelude::*;
 
 use crate::Result;
 use crate::isolated::Isolated;
@@ -92,14 +89,4 @@ impl Incoming {
             Incoming::Same | Incoming::None => None,
         }
     }
-}
-
-/// Of which vertices, by new id, there are rows with arcs.
-async fn rows_with_arcs(graph: &DistributedGraph) -> Result<Vec<bool>> {
-    let mut all = Vec::with_capacity(graph.vertices() as usize);
-    for (device, part) in graph.context().devices().iter().zip(graph.parts()) {
-        let offsets = device.stream()?.download(&*part.offsets)?.await?;
-        all.par_extend(offsets.par_windows(2).in_pieces().map(|row| row[0] < row[1]));
-    }
-    Ok(all)
 }

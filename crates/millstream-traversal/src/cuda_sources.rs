@@ -6,7 +6,9 @@ use millstream_worklist::Program;
 use crate::relaxation::{CudaRule, Relaxation};
 use crate::row_width::RowWidth;
 use crate::value::Value;
-use crate::{Vertices, hubs, near_far, pack_near_rows, reversed_rows, sort_rows, survey};
+use crate::{
+    Vertices, hubs, index_rows, near_far, pack_near_rows, reversed_rows, sort_rows, survey,
+};
 
 /// The CUDA C++ of all that a search by a rule runs, to be compiled without running it.
 #[doc(hidden)]
@@ -17,6 +19,7 @@ pub fn cuda_sources<R: CudaRule, V: Value>() -> Vec<CudaSource> {
         [true, false].map(|grows| near_far::cuda_source::<R, V>(width as u32, grows))
     });
     let sorting = sort_rows::sources(R::WEIGHS).into_iter().chain(reversed_rows::cuda_sources());
+    let sorting = sorting.chain(index_rows::cuda_sources());
     let others = [pack_near_rows::cuda_source::<R>(), hubs::cuda_source(), survey::cuda_source()];
     worklist.chain(piles).chain(others).chain(sorting).collect()
 }

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_device::{DeviceBuffer, HostData, Stream};
+use millstream_device::{DeviceBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights};
 
 use crate::Result;
 use crate::part::{Part, PartWeights};
-use crate::sort_rows::{RowOrder, RowsToSort};
+use crate::sort_rows::{LongRow, RowOrder, RowsToSort};
 use crate::upload_to_all::upload_to_all;
 
 /// The rows of each part of `graph`, sorted by weight or by target, and how long that has taken once they
@@ -71,11 +71,12 @@ impl UnsortedRows {
         stream.upload_made(&mut new_ids, |first, to: &mut [u32]| {
             (first as u32..).zip(to).for_each(|(original, new)| *new = partition.to_new(original));
         })?;
-        let offsets = Arc::new(offsets);
-        let on_device = stream.lent(HostData::shared(Arc::clone(&offsets) as Arc<_>))?;
+        let long = LongRow::all(&offsets);
+        let offsets = stream.lent(offsets)?;
         let order = RowOrder::new(by_weight, are_real == Some(true));
         let rows = RowsToSort {
-            offsets: (&offsets, &on_device),
+            offsets: &offsets,
+            long,
             new_ids: &new_ids,
             targets: &mut targets,
             weights: &mut weights,
@@ -88,6 +89,6 @@ impl UnsortedRows {
             Some(true) => PartWeights::Real(Arc::new(weights.cast())),
         };
         let owners = Arc::new(stream.lent(partition.boundaries().to_vec())?);
-        Ok(Part { offsets: Arc::new(on_device), targets: Arc::new(targets), weights, owners })
+        Ok(Part { offsets: Arc::new(offsets), targets: Arc::new(targets), weights, owners })
     }
 }

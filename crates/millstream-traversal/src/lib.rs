@@ -19,6 +19,7 @@ mod graph;
 mod halo;
 mod halo_shape;
 mod hubs;
+mod index_rows;
 mod layout;
 mod meeting;
 mod near_far;
@@ -70,6 +71,7 @@ pub mod internals {
     pub use crate::gang_work::GangWork;
     pub use crate::halo::Halos;
     pub use crate::hubs::find_hubs;
+    pub use crate::index_rows::rows_with_arcs;
     pub use crate::meeting::{can_meet, check_kernels_push};
     pub use crate::near_far::{Attempt, NearFar};
     pub use crate::near_rows::NearRows;

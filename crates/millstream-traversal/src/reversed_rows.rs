@@ -7,18 +7,17 @@ use std::sync::{Arc, LazyLock};
 
 use bytemuck::Pod;
 use millstream_device::{
-    CudaSource, DeviceBuffer, HostData, Kernel, KernelResult, Parameter, Read, Shared,
-    SharedBuffer, Stream, Trusted, Value, Write,
+    CudaSource, DeviceBuffer, Kernel, KernelResult, Parameter, Read, Shared, SharedBuffer, Stream,
+    Trusted, Value, Write,
 };
 use millstream_flow::Context;
-use millstream_graph::pieces::{InPieces, visit_rows};
-use millstream_graph::row_index;
-use rayon::prelude::*;
+use millstream_graph::pieces::visit_rows;
 
 use crate::Result;
 use crate::checks::check_row;
+use crate::index_rows::{index_rows, long_rows};
 use crate::part::{Part, PartWeights};
-use crate::sort_rows::{RowOrder, RowsToSort};
+use crate::sort_rows::{LongRow, RowOrder, RowsToSort};
 use crate::upload_to_all::upload_to_all;
 
 /// What one device turns round: all arcs of `parts`, each with its first vertex, that lead to `vertices`.
@@ -76,70 +75,88 @@ async fn made(
     all: &[ToReverse<'_>],
     (by_weight, keeps_own): (bool, bool),
 ) -> Result<Vec<Part>> {
+    let indexes = indexed(context, own, all, keeps_own).await?;
+    let reversals = all.iter().zip(indexes).map(|(its, index)| {
+        let (parts, first_vertex) = (its.parts, its.vertices.start);
+        Reversal { parts, first_vertex, index, by_weight, keeps_own }
+    });
+    let reverse =
+        |place: usize, stream: &Stream, reversal: Reversal<'_>| reversal.rows(stream, &own[place]);
+    upload_to_all(context, reversals, reverse).await
+}
+
+/// What a device knows of the rows that it makes.
+struct Index {
+    /// How many arcs of each are not in their place.
+    counts: SharedBuffer<u64>,
+    offsets: DeviceBuffer<u64>,
+    arcs: usize,
+    long: Vec<LongRow>,
+}
+
+async fn indexed(
+    context: &Context,
+    own: &[Part],
+    all: &[ToReverse<'_>],
+    keeps_own: bool,
+) -> Result<Vec<Index>> {
     let count = |place: usize, stream: &Stream, its: &ToReverse<'_>| -> Result<_> {
         let counts = stream.device().shared(its.vertices.len())?;
         for (_, part) in its.parts {
             let arguments = (&*part.targets, its.vertices.start, &counts);
             COUNT.launch(stream, part.targets.len(), arguments)?;
         }
-        let lengths = stream.download_shared(&counts, 0..counts.len())?;
-        let kept = keeps_own.then(|| stream.download(&*own[place].offsets)).transpose()?;
-        Ok((counts, lengths, kept))
+        let others = keeps_own.then(|| &*own[place].offsets);
+        let (offsets, report) = index_rows(stream, &counts, others)?;
+        Ok((counts, offsets, report))
     };
-    let mut reversals = Vec::new();
+    let mut indexes = Vec::new();
     let counted = upload_to_all(context, all, count).await?;
-    for ((device, its), (counts, lengths, kept)) in context.devices().iter().zip(all).zip(counted) {
-        let mut lengths = lengths.await?;
-        if let Some(kept) = kept {
-            let kept = kept.await?;
-            let rows = lengths.par_iter_mut().in_pieces().zip(kept.par_windows(2));
-            rows.for_each(|(length, row)| *length += row[1] - row[0]);
-        }
-        for (vertex, &length) in its.vertices.clone().zip(&lengths) {
-            check_row(device, vertex, length)?;
-        }
-        let (parts, first_vertex) = (its.parts, its.vertices.start);
-        let offsets = Arc::new(row_index(lengths.into_par_iter().in_pieces()));
-        reversals.push(Reversal { parts, first_vertex, counts, offsets, by_weight, keeps_own });
+    for ((device, its), (counts, offsets, report)) in context.devices().iter().zip(all).zip(counted)
+    {
+        let report = report.await?[0];
+        check_row(device, its.vertices.start + report.longest_row as u32, report.longest)?;
+        let arcs = report.arcs as usize;
+        indexes.push((Index { counts, offsets, arcs, long: Vec::new() }, report.long_rows));
     }
-    let reverse =
-        |place: usize, stream: &Stream, reversal: Reversal<'_>| reversal.rows(stream, &own[place]);
-    upload_to_all(context, reversals, reverse).await
+    let list =
+        |_, stream: &Stream, (index, long): &(Index, u64)| long_rows(stream, &index.offsets, *long);
+    let listed = upload_to_all(context, &indexes, list).await?;
+    for ((index, _), long) in indexes.iter_mut().zip(listed) {
+        index.long = long.await?;
+    }
+    Ok(indexes.into_iter().map(|(index, _)| index).collect())
 }
 
 /// What a device makes its rows of.
 struct Reversal<'a> {
     parts: &'a [(u32, &'a Part)],
     first_vertex: u32,
-    counts: SharedBuffer<u64>,
     /// Of the rows to be made.
-    offsets: Arc<Vec<u64>>,
+    index: Index,
     by_weight: bool,
     /// Whether the device's own rows come along.
     keeps_own: bool,
 }
 
 impl Reversal<'_> {
-    fn rows(&self, stream: &Stream, own: &Part) -> Result<Part> {
-        let offsets = stream.lent(HostData::shared(Arc::clone(&self.offsets) as Arc<_>))?;
+    fn rows(self, stream: &Stream, own: &Part) -> Result<Part> {
         let has = |weights: fn(&PartWeights) -> bool| {
             !self.keeps_own && self.parts.iter().any(|(_, part)| weights(&part.weights))
         };
         let are_real = has(|weights| weights.reals().is_some());
         let (targets, weights) = if are_real {
             let order = RowOrder::new(self.by_weight, true);
-            let (targets, weights) =
-                self.arcs(stream, own, &offsets, (PartWeights::reals, &REALS, order))?;
+            let (targets, weights) = self.arcs(stream, own, (PartWeights::reals, &REALS, order))?;
             (targets, PartWeights::Real(weights))
         } else {
             let order = RowOrder::new(self.by_weight, false);
             let has_some = has(|weights| weights.integers().is_some());
             let integers: WeightsOf<u32> = if has_some { PartWeights::integers } else { |_| None };
-            let (targets, weights) =
-                self.arcs(stream, own, &offsets, (integers, &INTEGERS, order))?;
+            let (targets, weights) = self.arcs(stream, own, (integers, &INTEGERS, order))?;
             (targets, if has_some { PartWeights::Integer(weights) } else { PartWeights::None })
         };
-        let (offsets, targets) = (Arc::new(offsets), Arc::new(targets));
+        let (offsets, targets) = (Arc::new(self.index.offsets), Arc::new(targets));
         Ok(Part { offsets, targets, weights, owners: Arc::clone(&own.owners) })
     }
 
@@ -147,10 +164,9 @@ impl Reversal<'_> {
         &self,
         stream: &Stream,
         own: &Part,
-        offsets: &DeviceBuffer<u64>,
         (weights_of, kernel, order): (WeightsOf<W>, &Kernel<Signature<W>>, RowOrder),
     ) -> Result<(DeviceBuffer<u32>, Arc<DeviceBuffer<W>>)> {
-        let (device, arcs) = (stream.device(), self.offsets[self.offsets.len() - 1] as usize);
+        let (device, arcs) = (stream.device(), self.index.arcs);
         let has_weights = self.parts.iter().any(|(_, part)| weights_of(&part.weights).is_some());
         let mut targets = device.buffer_to_overwrite(arcs)?;
         let mut weights = device.buffer_to_overwrite::<W>(if has_weights { arcs } else { 0 })?;
@@ -158,16 +174,23 @@ impl Reversal<'_> {
         for &(its_first, part) in self.parts {
             let their_weights = weights_of(&part.weights).unwrap_or(&none);
             let from = (&*part.offsets, &*part.targets, their_weights, its_first);
-            let to = (&self.counts, offsets, &mut targets, &mut weights, self.first_vertex);
+            let to = (
+                &self.index.counts,
+                &self.index.offsets,
+                &mut targets,
+                &mut weights,
+                self.first_vertex,
+            );
             kernel.launch(stream, part.targets.len(), (from, to))?;
         }
         if self.keeps_own {
-            let arguments = (&*own.offsets, &*own.targets, offsets, &mut targets);
+            let arguments = (&*own.offsets, &*own.targets, &self.index.offsets, &mut targets);
             KEEP.launch(stream, own.targets.len(), arguments)?;
         }
         let (new_ids, mut bits) = (device.buffer(0)?, weights.cast());
         let rows = RowsToSort {
-            offsets: (&self.offsets, offsets),
+            offsets: &self.index.offsets,
+            long: self.index.long.clone(),
             new_ids: &new_ids,
             targets: &mut targets,
             weights: &mut bits,

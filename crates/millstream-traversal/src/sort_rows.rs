@@ -17,7 +17,7 @@ use crate::Result;
 
 /// Arcs of a row that a warp sorts, and that a block does in memory of its own, at most:
 /// `rows_of_warp` and `rows_of_block`.
-const ROWS_OF_WARP: u64 = 256;
+pub(crate) const ROWS_OF_WARP: u64 = 256;
 const ROWS_OF_BLOCK: u64 = 2048;
 /// Threads of a block, and of one that sorts the longest rows.
 const THREADS: u32 = 256;
@@ -40,7 +40,7 @@ millstream_device::cuda_struct! {
     /// `LongRow` of `sort_rows.cuh`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
     pub(crate) struct LongRow as "millstream::LongRow" {
-        begin: u64,
+        pub(crate) begin: u64,
         scratch: u64,
         arcs: u32,
         unused: u32,
@@ -65,10 +65,27 @@ impl RowOrder {
     }
 }
 
+impl LongRow {
+    /// The row from one arc to another, if a warp cannot sort it.
+    pub(crate) fn of(begin: u64, end: u64) -> Option<LongRow> {
+        let arcs = end - begin;
+        let row = LongRow { begin, scratch: 0, arcs: arcs as u32, unused: 0 };
+        (arcs > ROWS_OF_WARP).then_some(row)
+    }
+
+    /// Those of a row index.
+    pub(crate) fn all(offsets: &[u64]) -> Vec<LongRow> {
+        let rows = offsets.par_windows(2).in_pieces();
+        rows.filter_map(|row| LongRow::of(row[0], row[1])).collect()
+    }
+}
+
 /// Rows on a device that are to be sorted.
 pub(crate) struct RowsToSort<'a> {
-    /// The row index, all of `targets`, on the host and on the device.
-    pub(crate) offsets: (&'a [u64], &'a DeviceBuffer<u64>),
+    /// The row index, all of `targets`.
+    pub(crate) offsets: &'a DeviceBuffer<u64>,
+    /// The rows that are long, in any order.
+    pub(crate) long: Vec<LongRow>,
     /// What targets become; none if these stay.
     pub(crate) new_ids: &'a DeviceBuffer<u32>,
     pub(crate) targets: &'a mut DeviceBuffer<u32>,
@@ -86,12 +103,12 @@ impl RowsToSort<'_> {
 
     /// The same with at most so many words of scratch memory, unless a row needs more.
     fn sort_within(self, most_scratch: u64, stream: &Stream) -> Result<()> {
-        let RowsToSort { offsets: (offsets, on_device), new_ids, targets, weights, order } = self;
+        let RowsToSort { offsets, long, new_ids, targets, weights, order } = self;
         let kernels = if weights.is_empty() { &UNWEIGHTED } else { &WEIGHTED };
-        let arguments = (on_device, new_ids, &mut *targets, &mut *weights, order);
+        let arguments = (offsets, new_ids, &mut *targets, &mut *weights, order);
         kernels.short.launch(stream, offsets.len() - 1, arguments)?;
         let words_of_keys = if weights.is_empty() { 1 } else { 2 };
-        let (long, longest) = long_rows(offsets, words_of_keys, most_scratch);
+        let (long, longest) = shared_out(long, words_of_keys, most_scratch);
         if !long.is_empty() {
             let size = long.len() * THREADS as usize;
             let rows = stream.uploaded(long)?;
@@ -112,20 +129,11 @@ impl RowsToSort<'_> {
 
 /// Rows for blocks, the longest first; and those for which a block's own memory is too small, as many at a
 /// time as fit in `most` words of scratch memory, or one, with what these need: so many words for each arc.
-fn long_rows(
-    offsets: &[u64],
+fn shared_out(
+    mut long: Vec<LongRow>,
     words_of_keys: u64,
     most: u64,
 ) -> (Vec<LongRow>, Vec<(Vec<LongRow>, u64)>) {
-    let rows = offsets.par_windows(2).in_pieces();
-    let long = rows.filter(|row| row[1] - row[0] > ROWS_OF_WARP);
-    let row = |row: &[u64]| LongRow {
-        begin: row[0],
-        scratch: 0,
-        arcs: (row[1] - row[0]) as u32,
-        unused: 0,
-    };
-    let mut long: Vec<LongRow> = long.map(row).collect();
     long.par_sort_by_key(|row| std::cmp::Reverse(row.arcs));
     let own = long.partition_point(|row| u64::from(row.arcs) > ROWS_OF_BLOCK);
     let rest = long.split_off(own);
@@ -247,7 +255,7 @@ mod tests {
         let lengths = [256, 257, 0, 2049, 3000, 2048, 9000, 2500];
         let mut offsets = vec![0];
         lengths.iter().for_each(|length| offsets.push(offsets[offsets.len() - 1] + length));
-        let (long, longest) = long_rows(&offsets, 2, 12_000);
+        let (long, longest) = shared_out(LongRow::all(&offsets), 2, 12_000);
         let row = |row: usize, scratch| LongRow {
             begin: offsets[row],
             scratch,
@@ -280,7 +288,8 @@ mod tests {
         let mut targets = stream.uploaded(targets).unwrap();
         let mut weights = stream.uploaded(weights.to_vec()).unwrap();
         let rows = RowsToSort {
-            offsets: (&offsets, &on_device),
+            offsets: &on_device,
+            long: LongRow::all(&offsets),
             new_ids: &new_ids,
             targets: &mut targets,
             weights: &mut weights,

@@ -1,0 +1,200 @@
+//! Row indexes that devices make of how many arcs rows have, and what they say of the rows, so that the host
+//! need not have them: `index_rows.cuh`, and its twins.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytemuck::{Pod, Zeroable};
+use millstream_device::{
+    CudaSource, DeviceBuffer, Download, Kernel, Read, Shared, SharedBuffer, Stream, Trusted, Write,
+};
+use rayon::prelude::*;
+
+use crate::Result;
+use crate::graph::DistributedGraph;
+use crate::sort_rows::{LongRow, ROWS_OF_WARP};
+use crate::upload_to_all::upload_to_all;
+
+/// Threads of the one block that makes an index.
+const THREADS: u32 = 1024;
+/// Words of bits that a thread looks at, at least.
+const WORDS: usize = 1 << 9;
+
+millstream_device::cuda_struct! {
+    /// `RowReport` of `index_rows.cuh`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+    pub(crate) struct RowReport as "millstream::RowReport" {
+        pub(crate) arcs: u64,
+        /// Arcs of the longest row,
+        pub(crate) longest: u64,
+        /// and the first that has as many.
+        pub(crate) longest_row: u64,
+        /// Rows that are [long](LongRow).
+        pub(crate) long_rows: u64,
+    }
+}
+
+/// The index of rows that have as many arcs as are counted, and those that they have in another index, if there
+/// is one; and what there is to say of them.
+pub(crate) fn index_rows(
+    stream: &Stream,
+    counts: &SharedBuffer<u64>,
+    others: Option<&DeviceBuffer<u64>>,
+) -> Result<(DeviceBuffer<u64>, Download<RowReport>)> {
+    let device = stream.device();
+    let none = device.buffer(0)?;
+    let mut offsets = device.buffer_to_overwrite(counts.len() + 1)?;
+    let mut report = device.buffer_to_overwrite(1)?;
+    let arguments = (counts, others.unwrap_or(&none), &mut offsets, &mut report);
+    INDEX.launch(stream, THREADS as usize, arguments)?;
+    Ok((offsets, stream.download(&report)?))
+}
+
+/// The long rows of an index, of which there are so many.
+pub(crate) fn long_rows(
+    stream: &Stream,
+    offsets: &DeviceBuffer<u64>,
+    count: u64,
+) -> Result<Download<LongRow>> {
+    let device = stream.device();
+    let mut rows = device.buffer_to_overwrite(count as usize)?;
+    if count > 0 {
+        let next = device.shared(1)?;
+        LIST.launch(stream, offsets.len() - 1, (offsets, &next, &mut rows))?;
+    }
+    Ok(stream.download(&rows)?)
+}
+
+/// Of which vertices, by new id, there are rows with arcs.
+///
+/// # Errors
+/// No memory; a failed device.
+///
+/// # Cancel safety
+/// Cancel safe: it only reads.
+pub async fn rows_with_arcs(graph: &DistributedGraph) -> Result<Vec<bool>> {
+    let mark = |_, stream: &Stream, offsets: &DeviceBuffer<u64>| -> Result<Download<u32>> {
+        let rows = offsets.len() - 1;
+        let mut bits = stream.device().buffer_to_overwrite(rows.div_ceil(32))?;
+        MARK.launch(stream, rows, (offsets, &mut bits))?;
+        Ok(stream.download(&bits)?)
+    };
+    let offsets = graph.parts().iter().map(|part| &*part.offsets);
+    let marked = upload_to_all(graph.context(), offsets, mark).await?;
+    let mut all = Vec::with_capacity(graph.vertices() as usize);
+    for (part, bits) in graph.parts().iter().zip(marked) {
+        let (bits, end) = (bits.await?, all.len() + part.offsets.len() - 1);
+        let has_arcs = |word: &u32| {
+            let word = *word;
+            (0..32).map(move |bit| word >> bit & 1 == 1)
+        };
+        all.par_extend(bits.par_iter().with_min_len(WORDS).flat_map_iter(has_arcs));
+        all.truncate(end);
+    }
+    Ok(all)
+}
+
+type Index = (Shared<u64>, Read<u64>, Write<u64>, Write<RowReport>);
+type List = (Read<u64>, Shared<u64>, Write<LongRow>);
+
+static INDEX: LazyLock<Kernel<Index>> = LazyLock::new(|| {
+    type View<'a> = (&'a [AtomicU64], &'a [u64], &'a mut [u64], &'a mut [RowReport]);
+    let twin = Kernel::from_closure("index_rows", |_, view: View<'_>| {
+        let (counts, others, offsets, report) = view;
+        let mut all = RowReport::zeroed();
+        for (row, count) in counts.iter().enumerate() {
+            let other = others.get(row..row + 2).map_or(0, |row| row[1] - row[0]);
+            let length = count.load(Ordering::Relaxed) + other;
+            if length > all.longest {
+                (all.longest, all.longest_row) = (length, row as u64);
+            }
+            all.long_rows += u64::from(length > ROWS_OF_WARP);
+            offsets[row] = all.arcs;
+            all.arcs += length;
+        }
+        offsets[counts.len()] = all.arcs;
+        report[0] = all;
+        Ok(())
+    });
+    twin.with_cuda(trusted("index_rows"))
+});
+
+static LIST: LazyLock<Kernel<List>> = LazyLock::new(|| {
+    type View<'a> = (&'a [u64], &'a [AtomicU64], &'a mut [LongRow]);
+    let twin = Kernel::from_closure("list_long_rows", |_, (offsets, _, rows): View<'_>| {
+        let long = offsets.windows(2).filter_map(|row| LongRow::of(row[0], row[1]));
+        rows.iter_mut().zip(long).for_each(|(place, row)| *place = row);
+        Ok(())
+    });
+    twin.with_cuda(trusted("list_long_rows"))
+});
+
+static MARK: LazyLock<Kernel<(Read<u64>, Write<u32>)>> = LazyLock::new(|| {
+    let twin = Kernel::from_closure("mark_rows", |_, (offsets, bits): (&[u64], &mut [u32])| {
+        bits.fill(0);
+        for (row, _) in offsets.windows(2).enumerate().filter(|(_, row)| row[0] < row[1]) {
+            bits[row / 32] |= 1 << (row % 32);
+        }
+        Ok(())
+    });
+    twin.with_cuda(trusted("mark_rows"))
+});
+
+fn trusted(entry: &'static str) -> Trusted<CudaSource> {
+    // SAFETY: the kernels keep to their arguments as the signatures say, as their twins do.
+    unsafe { Trusted::new(cuda_source(entry)) }
+}
+
+/// One of the kernels.
+fn cuda_source(entry: &'static str) -> CudaSource {
+    let source = CudaSource::new("index_rows.cuh", entry, include_str!("index_rows.cuh"));
+    let source = source.structs(&[RowReport::LAYOUT, LongRow::LAYOUT]);
+    if entry == "index_rows" { source.threads(THREADS) } else { source }
+}
+
+pub(crate) fn cuda_sources() -> [CudaSource; 3] {
+    ["index_rows", "list_long_rows", "mark_rows"].map(cuda_source)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_device::{DeviceList, DeviceSet};
+
+    use super::*;
+
+    /// On emulated GPUs, too: `scripts/emulate.sh`.
+    #[test]
+    fn rows_are_indexed_and_long_ones_listed() {
+        let lengths = |rows: u64| (0..rows).map(|row| if row % 1000 == 7 { row } else { row % 5 });
+        let set = DeviceSet::builder().devices(DeviceList::available().unwrap()).build().unwrap();
+        let stream = set.devices()[0].stream().unwrap();
+        for rows in [0, 1, 31, 8192, 8193, 20_000] {
+            let counts = stream.device().shared(rows as usize).unwrap();
+            let all = 0..rows as usize;
+            stream.upload_shared(lengths(rows).collect::<Vec<_>>(), &counts, all).unwrap();
+            let others: Vec<u64> = (0..=rows).map(|row| 2 * row).collect();
+            let others = stream.uploaded(others).unwrap();
+            for (others, more) in [(None, 0), (Some(&others), 2)] {
+                let (offsets, report) = index_rows(&stream, &counts, others).unwrap();
+                let mut expected = vec![0];
+                for length in lengths(rows) {
+                    expected.push(expected[expected.len() - 1] + length + more);
+                }
+                let report = report.wait().unwrap()[0];
+                assert_eq!(stream.download(&offsets).unwrap().wait().unwrap(), expected);
+                let row = |row: u64| expected[row as usize + 1] - expected[row as usize];
+                let longest = (0..rows).map(row).max().unwrap_or(0);
+                let first = (0..rows).find(|&at| row(at) == longest).unwrap_or(0);
+                let windows = expected.windows(2);
+                let long: Vec<_> = windows.filter_map(|row| LongRow::of(row[0], row[1])).collect();
+                let (arcs, long_rows) = (expected[rows as usize], long.len() as u64);
+                let said = RowReport { arcs, longest, longest_row: first, long_rows };
+                assert_eq!(report, said, "{rows} and {more}");
+                let listed = super::long_rows(&stream, &offsets, long_rows).unwrap();
+                let mut listed = listed.wait().unwrap();
+                listed.sort_by_key(|row| row.begin);
+                assert_eq!(listed, long);
+            }
+        }
+    }
+}
