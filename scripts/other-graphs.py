@@ -119,6 +119,25 @@ def hubs(path, vertices, count):
     write(path, vertices, np.repeat(np.arange(count), others.size), np.tile(others, count))
 
 
+def ranked(path, vertices, edges):
+    """The vertices with the most arcs come first."""
+    ends = (vertices * random.random((2, edges)) ** 4).astype(np.int64)
+    write(path, vertices, *ends)
+
+
+def two_levels(path, children):
+    """A root with children, each of which has as many."""
+    leaves = np.arange(children * children)
+    parents = np.concatenate([np.zeros(children, dtype=np.int64), 1 + leaves // children])
+    write(path, 1 + parents.size, parents, np.arange(1, 1 + parents.size))
+
+
+def outgoing(path, vertices, arcs):
+    """So many arcs from each vertex to anywhere, and not back."""
+    sources = np.tile(np.arange(vertices), arcs)
+    write(path, vertices, sources, random.integers(0, vertices, sources.size), both_ways=False)
+
+
 RIGHT, DOWN, FALLING, RISING = (0, 1), (1, 0), (1, 1), (1, -1)
 CUBE = [(0, 0, 1), (0, 1, 0), (1, 0, 0)]
 # One of two opposite steps each.
@@ -143,6 +162,9 @@ KINDS = {
     "bipartite": lambda path: bipartite(path, 4 * MILLION, 20000, 32 * MILLION),
     "star": lambda path: hubs(path, 32 * MILLION, 1),
     "hubs": lambda path: hubs(path, 2 * MILLION, 16),
+    "ranked": lambda path: ranked(path, 4 * MILLION, 32 * MILLION),
+    "two-levels": lambda path: two_levels(path, 2000),
+    "outgoing": lambda path: outgoing(path, 8 * MILLION, 3),
 }
 
 if __name__ == "__main__":
