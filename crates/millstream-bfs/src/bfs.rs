@@ -71,7 +71,7 @@ pub struct BfsOptions {
     /// Whether to make, [at the upload](Bfs::with_options), and to read what speeds up searches beside
     /// the graph's rows, if there is anything: the order of degrees, the packed rows, without which no
     /// search goes by near and far piles, and the hubs of one that goes level by level. The arcs that
-    /// enter vertices are there in any case. Without, uploads are faster, and searches slower as a rule.
+    /// enter vertices are there in any case, if there is room. Without, uploads are faster, and searches slower as a rule.
     pub layouts: bool,
     /// By near and far piles: for how many vertices that wait at a time a GPU has room; for far ones
     /// twice as many, of which each of its blocks has its part. 40 to 48 bytes each, and no more than
@@ -194,7 +194,7 @@ impl Bfs {
     ///
     /// Bottom-up levels need the arcs that enter vertices. Of a symmetric graph those
     /// are there. Of a directed graph GPUs make them, and host devices get them too, 4 bytes an arc and 8 a
-    /// vertex more. The search only goes top-down if GPUs have no room for them, or if the graph is
+    /// vertex more. The search only goes top-down if there is no room for them, or if the graph is
     /// [mesh-like](partition::is_mesh_like) and not [near](DepthProbe::is_near): its frontiers are never
     /// large enough.
     ///
@@ -314,7 +314,10 @@ impl Bfs {
         let has_hubs = options.layouts && are_gpus && near.is_err();
         let hubs = match incoming.of(&distributed).filter(|_| has_hubs) {
             Some(reversed) => {
-                Some(Hubs::new(graph, &distributed, reversed, isolated.connected()).await?)
+                match Hubs::new(graph, &distributed, reversed, isolated.connected()).await {
+                    Err(Error::Traversal(error)) if error.is_too_much() => None,
+                    made => Some(made?),
+                }
             }
             None => None,
         };

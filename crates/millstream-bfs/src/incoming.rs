@@ -41,28 +41,25 @@ impl Incoming {
             return Incoming::none(context, graph).await;
         }
         let start = Instant::now();
-        let leave = |vertex| graph.degree(original(vertex)) > 0;
-        let (reversed, isolated) = match context.all_gpus() {
-            true => {
-                let reversed = match leaving.reversed().await {
-                    Err(error) if error.is_too_much() => {
-                        return Incoming::none(context, graph).await;
-                    }
-                    made => made?,
-                };
-                let enter = rows_with_arcs(&reversed).await?;
-                let is_isolated = |vertex| !leave(vertex) && !enter[vertex as usize];
-                (reversed, Isolated::new(context, graph.vertices(), is_isolated).await?)
-            }
+        let reversed = match context.all_gpus() {
+            true => leaving.reversed().await,
             false => {
                 let reversed = graph.transposed_structure()?;
-                let enter = |vertex| reversed.degree(original(vertex)) > 0;
-                let is_isolated = |vertex| !leave(vertex) && !enter(vertex);
-                let isolated = Isolated::new(context, graph.vertices(), is_isolated).await?;
                 let (parts, columns) = (partition.clone(), Columns::Structure);
-                (DistributedGraph::new(context, &reversed, parts, columns).await?, isolated)
+                DistributedGraph::new(context, &reversed, parts, columns).await
             }
         };
+        let made = match reversed {
+            Ok(reversed) => rows_with_arcs(&reversed).await.map(|enter| (reversed, enter)),
+            Err(error) => Err(error),
+        };
+        let (reversed, enter) = match made {
+            Err(error) if error.is_too_much() => return Incoming::none(context, graph).await,
+            made => made?,
+        };
+        let leave = |vertex| graph.degree(original(vertex)) > 0;
+        let is_isolated = |vertex| !leave(vertex) && !enter[vertex as usize];
+        let isolated = Isolated::new(context, graph.vertices(), is_isolated).await?;
         Ok((Incoming::Reversed(Box::new(reversed), start.elapsed()), isolated))
     }
 

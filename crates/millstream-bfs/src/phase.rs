@@ -98,8 +98,8 @@ mod tests {
     use super::*;
 
     /// The phases after frontiers of so many rows, the first of which is the source's.
-    fn phases(frontiers: &[u64]) -> Vec<Phase> {
-        let rules = Rules { connected: 1000, depth_limit: 99, alpha: 14, beta: 24 };
+    fn phases(connected: u64, frontiers: &[u64]) -> Vec<Phase> {
+        let rules = Rules { connected, depth_limit: 99, alpha: 14, beta: 24 };
         let (mut pilot, mut totals) = (Pilot::new(rules), Totals::default());
         let next = |rows: &u64| {
             totals.rows += rows;
@@ -113,13 +113,14 @@ mod tests {
     #[test]
     fn frontiers_that_have_grown_are_swept() {
         use Phase::{Expand, Finished, Sweep};
-        assert_eq!(phases(&[1, 10, 100]), [Expand, Expand, Sweep]);
-        assert_eq!(phases(&[100]), [Sweep]);
+        assert_eq!(phases(1000, &[1, 10, 100]), [Expand, Expand, Sweep]);
+        assert_eq!(phases(1000, &[100]), [Sweep]);
         // By an eighth, and by less.
-        assert_eq!(phases(&[1, 64, 72]), [Expand, Expand, Sweep]);
-        assert_eq!(phases(&[1, 64, 71]), [Expand, Expand, Expand]);
-        let mesh = [1, 10, 20, 30, 32, 34, 36, 38, 39, 40, 40, 39, 0];
-        let phases = phases(&mesh);
+        assert_eq!(phases(1000, &[1, 64, 72]), [Expand, Expand, Sweep]);
+        assert_eq!(phases(1000, &[1, 64, 71]), [Expand, Expand, Expand]);
+        // From 22 on they are large enough.
+        let mesh = [1, 8, 16, 20, 22, 24, 26, 28, 30, 32, 33, 33, 32, 0];
+        let phases = phases(360, &mesh);
         let (last, others) = phases.split_last().unwrap();
         assert!(*last == Finished && others.iter().all(|phase| *phase == Expand), "{phases:?}");
     }

@@ -244,7 +244,7 @@ impl Drop for Shared {
         // Nobody waits any more, but operations hold memory: threads finish them
         // on their own, a simulation here.
         if let Runner::Simulated(simulation) = &*self.runner {
-            simulation.finish();
+            let _ = simulation.run_until(|| simulation.outstanding() == 0);
         }
     }
 }

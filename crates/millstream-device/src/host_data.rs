@@ -15,10 +15,10 @@ pub struct HostData<T> {
     owner: Arc<dyn AsRef<[T]> + Send + Sync>,
 }
 
-// SAFETY: any thread may ask the owner for the items.
-unsafe impl<T> Send for HostData<T> {}
+// SAFETY: any thread may have references to the items, and let go of the owner.
+unsafe impl<T: Sync> Send for HostData<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for HostData<T> {}
+unsafe impl<T: Sync> Sync for HostData<T> {}
 
 impl<T> fmt::Debug for HostData<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -123,7 +123,8 @@ impl Failure {
 
     /// Remembers the task that runs the graph.
     pub(crate) fn register_runner(&self, context: &Context<'_>) {
-        let before = self.runner.lock().replace(context.waker().clone());
+        let waker = context.waker().clone();
+        let before = self.runner.lock().replace(waker);
         // What a waker holds may be anything, and is let go without the lock.
         drop(before);
     }

@@ -215,15 +215,17 @@ impl Sssp {
             algorithm => algorithm == Algorithm::Stepping,
         };
         let steps = match is_stepping {
-            true => match StepGraph::new(context, graph, partition.clone(), (means, depth)).await {
-                // Rows of one direction, with ids of their own, may do.
-                Err(Error::Traversal(error))
-                    if algorithm == Algorithm::Auto && error.is_too_much() =>
-                {
-                    None
+            true => {
+                match StepGraph::new(context, graph, partition.as_ref(), (means, depth)).await {
+                    // Rows of one direction, with ids of their own, may do.
+                    Err(Error::Traversal(error))
+                        if algorithm == Algorithm::Auto && error.is_too_much() =>
+                    {
+                        None
+                    }
+                    made => Some(made?),
                 }
-                made => Some(made?),
-            },
+            }
             false => None,
         };
         let (graph, automatic_delta) = if let Some(steps) = steps {

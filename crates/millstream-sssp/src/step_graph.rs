@@ -50,18 +50,18 @@ impl StepGraph {
     pub(crate) async fn new(
         context: &Context,
         graph: &CsrGraph,
-        partition: Option<Partition>,
+        partition: Option<&Partition>,
         (means, depth): (Option<Means>, Option<DepthProbe>),
     ) -> Result<StepGraph> {
         let start = Instant::now();
-        if let Some(partition) = &partition {
+        if let Some(partition) = partition {
             check_partition(context, graph, partition)?;
         }
         // Those that enter are checked when they are uploaded.
         check_rows(context, graph)?;
         let parts_of = |entering: &CsrGraph| {
             let balanced = || partition::edge_balanced_blocks(entering, context.devices().len());
-            let partition = partition.clone().unwrap_or_else(balanced);
+            let partition = partition.cloned().unwrap_or_else(balanced);
             DegreeOrder::of(context, entering, partition, DegreeOrder::SPREAD, depth).0
         };
         let columns = Columns::ByWeight;

@@ -15,7 +15,7 @@ use millstream_graph::pieces::visit_rows;
 
 use crate::Result;
 use crate::checks::check_row;
-use crate::index_rows::{index_rows, long_rows};
+use crate::index_rows::{RowReport, index_rows, long_rows};
 use crate::part::{Part, PartWeights};
 use crate::sort_rows::{LongRow, RowOrder, RowsToSort};
 use crate::upload_to_all::upload_to_all;
@@ -94,6 +94,7 @@ struct Index {
     long: Vec<LongRow>,
 }
 
+/// Counts what leads to each device's vertices, and what they have already if that is kept.
 async fn indexed(
     context: &Context,
     own: &[Part],
@@ -110,22 +111,23 @@ async fn indexed(
         let (offsets, report) = index_rows(stream, &counts, others)?;
         Ok((counts, offsets, report))
     };
-    let mut indexes = Vec::new();
-    let counted = upload_to_all(context, all, count).await?;
-    for ((device, its), (counts, offsets, report)) in context.devices().iter().zip(all).zip(counted)
-    {
+    let mut counted = Vec::new();
+    let made = upload_to_all(context, all, count).await?;
+    for ((device, its), (counts, offsets, report)) in context.devices().iter().zip(all).zip(made) {
         let report = report.await?[0];
         check_row(device, its.vertices.start + report.longest_row as u32, report.longest)?;
-        let arcs = report.arcs as usize;
-        indexes.push((Index { counts, offsets, arcs, long: Vec::new() }, report.long_rows));
+        counted.push((counts, offsets, report));
     }
-    let list =
-        |_, stream: &Stream, (index, long): &(Index, u64)| long_rows(stream, &index.offsets, *long);
-    let listed = upload_to_all(context, &indexes, list).await?;
-    for ((index, _), long) in indexes.iter_mut().zip(listed) {
-        index.long = long.await?;
+    let list = |_, stream: &Stream, its: &(_, DeviceBuffer<u64>, RowReport)| {
+        long_rows(stream, &its.1, its.2.long_rows)
+    };
+    let listed = upload_to_all(context, &counted, list).await?;
+    let mut indexes = Vec::new();
+    for ((counts, offsets, report), long) in counted.into_iter().zip(listed) {
+        let (arcs, long) = (report.arcs as usize, long.await?);
+        indexes.push(Index { counts, offsets, arcs, long });
     }
-    Ok(indexes.into_iter().map(|(index, _)| index).collect())
+    Ok(indexes)
 }
 
 /// What a device makes its rows of.

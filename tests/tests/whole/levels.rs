@@ -5,6 +5,7 @@ use millstream::bfs::{Algorithm, Bfs, BfsOptions, Error};
 use millstream::flow::{Context, Devices};
 use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::{CsrGraph, Partition, partition, source};
+use millstream::traversal::LayoutKind;
 
 use crate::awkward::graphs;
 use crate::bfs::{check, run};
@@ -68,17 +69,20 @@ fn near_and_far_piles_need_layouts() {
     assert!(matches!(error, Error::NearFarWithoutLayouts), "{error}");
 }
 
-#[test]
-fn directed_graphs_with_hubs() {
-    let options = GenerateOptions::default();
-    let symmetric = generate::kron(10, 8, &options).unwrap();
-    // One arc of each pair, so that going bottom-up needs other rows.
+/// One arc of each pair, so that going bottom-up needs other rows.
+pub(crate) fn one_way(symmetric: &CsrGraph) -> CsrGraph {
     let arcs = (0..symmetric.vertices()).flat_map(|from| {
         let row = symmetric.neighbors(from).iter();
         row.filter(move |&&to| (from ^ to) % 3 != from % 3).map(move |&to| (from, to))
     });
     let arcs: Vec<_> = arcs.collect();
-    let graph = CsrGraph::from_edges(symmetric.vertices(), &arcs).unwrap();
+    CsrGraph::from_edges(symmetric.vertices(), &arcs).unwrap()
+}
+
+#[test]
+fn directed_graphs_with_hubs() {
+    let options = GenerateOptions::default();
+    let graph = one_way(&generate::kron(10, 8, &options).unwrap());
     assert!(!graph.is_symmetric() && !partition::is_mesh_like(&graph));
     let busiest = source::max_degree(&graph).unwrap();
     for devices in [1, 3, 4] {
@@ -90,6 +94,22 @@ fn directed_graphs_with_hubs() {
                 check("directed", &graph, &[busiest, 5], &options, &result);
             }
         }
+    }
+}
+
+#[test]
+fn where_the_arcs_that_enter_have_no_room_searches_go_top_down() {
+    let graph = one_way(&generate::kron(13, 16, &GenerateOptions::default()).unwrap());
+    let rows = 4 * graph.arcs() + 8 * u64::from(graph.vertices());
+    for (budget, has_room) in [(rows * 3 / 2, false), (rows * 3, true)] {
+        let context = Context::builder().devices(Devices::host(1)).memory_budget(budget);
+        let context = context.build().unwrap();
+        let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+        assert_eq!(bfs.algorithm(), Algorithm::LevelSynchronous);
+        let is_there = bfs.layouts().iter().any(|layout| layout.kind == LayoutKind::Transpose);
+        assert_eq!(is_there, has_room, "{budget}");
+        let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
+        check("with little room", &graph, &[0], bfs.options(), &result);
     }
 }
 

@@ -8,10 +8,10 @@ use millstream::sssp::{Algorithm, Delta, Distances, Error, Sssp, SsspOptions, Ss
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::awkward;
 use crate::sssp::{
     check, delaying, for_seeds, random_graph, run_as, weights_that_overflow, with_weights,
 };
+use crate::{awkward, levels};
 
 pub(crate) fn run(
     context: &Context,
@@ -220,4 +220,29 @@ fn devices_that_do_not_reach_each_other_cannot() {
     let parts = partition::contiguous_blocks(&graph, 2);
     let error = run(&context, &graph, parts, SsspOptions::default(), &[0]).unwrap_err();
     assert!(matches!(error, Error::NotStepping));
+}
+
+/// Steps need arcs both ways; other searches do not.
+#[test]
+fn where_steps_have_no_room_searches_go_another_way() {
+    let graph = levels::one_way(&generate::kron(13, 32, &GenerateOptions::default()).unwrap());
+    let weights = (0..graph.arcs() as u32).map(|arc| 1 + arc * 7 % 60).collect();
+    let graph = with_weights(&graph, Weights::Integer(weights));
+    let search = |budget, algorithm| {
+        let context = Context::builder().devices(Devices::host(1)).memory_budget(budget);
+        let context = context.build().unwrap();
+        let mut options = SsspOptions::default();
+        options.algorithm = algorithm;
+        let sssp = context.block_on(Sssp::with_options(&context, &graph, options)).unwrap()?;
+        Ok::<_, Error>((context.block_on(sssp.run(&[0])).unwrap()?, sssp.algorithm()))
+    };
+    let rows = 8 * graph.arcs() + 8 * u64::from(graph.vertices());
+    let error = search(rows * 3 / 2, Algorithm::Stepping).map(drop).unwrap_err().to_string();
+    assert!(error.contains("bytes requested"), "{error}");
+    for (budget, way) in [(rows * 3 / 2, Algorithm::Asynchronous), (rows * 3, Algorithm::Stepping)]
+    {
+        let (result, its) = search(budget, Algorithm::Auto).unwrap();
+        assert_eq!(its, way, "{budget}");
+        check(&format!("{budget} bytes"), &graph, &[0], &result);
+    }
 }

@@ -109,16 +109,6 @@ impl Simulation {
         self.state.lock().outstanding
     }
 
-    /// Runs what is left, and lets go of what waits for what nobody does: it holds memory, and so this.
-    pub(crate) fn finish(&self) {
-        let _ = self.run_until(|| self.outstanding() == 0);
-        let queues = std::mem::take(&mut self.state.lock().queues);
-        for queue in queues {
-            let operations = std::mem::take(&mut queue.state.lock().operations);
-            drop(operations);
-        }
-    }
-
     /// Whether an operation could run now.
     pub(crate) fn can_step(&self) -> bool {
         let rings = self.bell.rings();

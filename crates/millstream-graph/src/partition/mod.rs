@@ -256,11 +256,11 @@ impl Partition {
     /// If the partition is of a graph with more vertices.
     #[must_use]
     pub fn longest_first(&self, graph: &CsrGraph, least: u64) -> Partition {
-        let degree = |new| graph.degree(self.to_original(new));
-        self.largest_first(
-            |new| Some(degree(new)).filter(|&arcs| arcs >= least).unwrap_or(0),
-            u32::MAX,
-        )
+        let size = |new| {
+            let arcs = graph.degree(self.to_original(new));
+            if arcs >= least { arcs } else { 0 }
+        };
+        self.largest_first(size, u32::MAX)
     }
 
     /// The same parts, in each `window` of consecutive new ids those of the largest `size` first.

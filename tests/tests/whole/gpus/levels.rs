@@ -60,17 +60,11 @@ fn levels_of_generated_graphs() {
     let options = GenerateOptions::default();
     let scale = scaled(15, 8);
     let kron = generate::kron(scale, 24, &options).unwrap();
-    // Directed, with hubs: one arc of each pair.
-    let arcs = (0..kron.vertices()).flat_map(|from| {
-        let row = kron.neighbors(from).iter();
-        row.filter(move |&&to| (from ^ to) % 3 != from % 3).map(move |&to| (from, to))
-    });
-    let arcs: Vec<_> = arcs.collect();
     let side = scaled(300, 16);
     // Frontiers have many arcs, but hardly grow.
     let wide = scaled(300, 40);
     let graphs = [
-        ("directed", CsrGraph::from_edges(kron.vertices(), &arcs).unwrap()),
+        ("directed", levels::one_way(&kron)),
         ("kron", kron),
         ("social", generate::social(scale, 9, &options).unwrap()),
         ("road", generate::road(side, side, generate::KEEP_PERMILLE, &options).unwrap()),
