@@ -12,9 +12,10 @@ __device__ __forceinline__ void prefetch(const void* address) {
 }
 
 // Of all lanes up to this one.
-__device__ __forceinline__ u32 prefix_sum(u32 value) {
+template <class T>
+__device__ __forceinline__ T prefix_sum(T value) {
     for (u32 step = 1; step < 32; step *= 2) {
-        const u32 before = __shfl_up_sync(~0u, value, step);
+        const T before = __shfl_up_sync(~0u, value, step);
         if (lane() >= step) value += before;
     }
     return value;

@@ -71,7 +71,8 @@ pub struct BfsOptions {
     /// Whether to make, [at the upload](Bfs::with_options), and to read what speeds up searches beside
     /// the graph's rows, if there is anything: the order of degrees, the packed rows, without which no
     /// search goes by near and far piles, and the hubs of one that goes level by level. The arcs that
-    /// enter vertices are there in any case, if there is room. Without, uploads are faster, and searches slower as a rule.
+    /// enter vertices are there in any case, if there is room. Without, uploads are faster, and searches
+    /// slower as a rule.
     pub layouts: bool,
     /// By near and far piles: for how many vertices that wait at a time a GPU has room; for far ones
     /// twice as many, of which each of its blocks has its part. 40 to 48 bytes each, and no more than
@@ -314,12 +315,13 @@ impl Bfs {
         let has_hubs = options.layouts && are_gpus && near.is_err();
         let hubs = match incoming.of(&distributed).filter(|_| has_hubs) {
             Some(reversed) => {
-                match Hubs::new(graph, &distributed, reversed, isolated.connected()).await {
-                    Err(Error::Traversal(error)) if error.is_too_much() => None,
-                    made => Some(made?),
-                }
+                Some(Hubs::new(graph, &distributed, reversed, isolated.connected()).await)
             }
             None => None,
+        };
+        let hubs = match hubs {
+            Some(Err(Error::Traversal(error))) if error.is_too_much() => None,
+            hubs => hubs.transpose()?,
         };
         let graph = distributed;
         Ok(Bfs { graph, order, incoming, isolated, near, hubs, depth, options })

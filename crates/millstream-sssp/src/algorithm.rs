@@ -8,8 +8,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// In steps where the devices can and have room for them, unless the graph has so many that what each costs is more than the
-    /// vertices (`docs/decisions/0025-near-and-far-piles.md`). That is one that is
+    /// In steps where the devices can and have room for the rows, unless the graph has so many that what
+    /// each costs is more than the vertices (`docs/decisions/0025-near-and-far-piles.md`). That is one that is
     /// [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out, or
     /// [mesh-like](millstream_graph::partition::is_mesh_like) with up to four arcs a vertex as a rule; or with more, up to
     /// 256, and not [near](millstream_traversal::DepthProbe::is_near), on several devices only if it is mesh-like. It is

@@ -214,19 +214,19 @@ impl Sssp {
             Algorithm::Stepping if !can_meet(context) => return Err(Error::NotStepping),
             algorithm => algorithm == Algorithm::Stepping,
         };
+        let its = (means, depth);
         let steps = match is_stepping {
-            true => {
-                match StepGraph::new(context, graph, partition.as_ref(), (means, depth)).await {
-                    // Rows of one direction, with ids of their own, may do.
-                    Err(Error::Traversal(error))
-                        if algorithm == Algorithm::Auto && error.is_too_much() =>
-                    {
-                        None
-                    }
-                    made => Some(made?),
-                }
-            }
+            true => Some(StepGraph::new(context, graph, partition.as_ref(), its).await),
             false => None,
+        };
+        let steps = match steps {
+            // Rows of one direction may fit.
+            Some(Err(Error::Traversal(error)))
+                if algorithm == Algorithm::Auto && error.is_too_much() =>
+            {
+                None
+            }
+            steps => steps.transpose()?,
         };
         let (graph, automatic_delta) = if let Some(steps) = steps {
             (Uploaded::Stepping(steps), means.and_then(Means::step))

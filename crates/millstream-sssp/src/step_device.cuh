@@ -252,7 +252,8 @@ class StepDevice : public GangDevice<u32> {
         const u32 share = (high - low) / 32 / grid_warps + 1;
         const u32 words = share < 32 ? share : 32;
         if (low == high) return;
-        const u32 groups = ((high - low + 31) / 32 + words - 1) / words | 1;
+        const u32 shares = ((high - low + 31) / 32 + words - 1) / words;
+        const u32 groups = are_far ? shares | 1 : shares;
         const u32 step = are_far ? groups : 1;
         for (u32 group = spread_warp(); group < groups; group += grid_warps) {
             const u32 first_word = are_far ? group : group * words;

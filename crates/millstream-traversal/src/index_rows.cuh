@@ -1,6 +1,5 @@
 // Row indexes, made of how many arcs rows have, and which rows are long. The twins are in `index_rows.rs`.
 #include "lanes.cuh"
-#include "span.cuh"
 
 namespace millstream {
 
@@ -9,27 +8,8 @@ struct RowReport {
     u64 arcs;
     u64 longest;      // Arcs of the longest row,
     u64 longest_row;  // and the first that has as many.
-    u64 long_rows;    // Rows of more arcs than `long_rows_begin`.
+    u64 long_rows;    // Rows of more arcs than `rows_of_warp`.
 };
-
-enum : u64 { long_rows_begin = 256 };
-
-// As `LongRow` of `sort_rows.cuh`.
-struct LongRow {
-    u64 begin;
-    u64 scratch;
-    u32 arcs;
-    u32 unused;
-};
-
-// Of all lanes up to this one.
-__device__ __forceinline__ u64 sum_of_lanes(u64 value) {
-    for (u32 step = 1; step < 32; step *= 2) {
-        const u64 before = __shfl_up_sync(~0u, value, step);
-        if (lane() >= step) value += before;
-    }
-    return value;
-}
 
 }  // namespace millstream
 
@@ -63,15 +43,15 @@ extern "C" __global__ void index_rows(const __grid_constant__ Span<u64> counts,
                 own_longest = length;
                 own_row = row;
             }
-            own_long += length > long_rows_begin;
+            own_long += length > rows_of_warp;
             lengths[each] = length;
             own += length;
         }
-        const u64 last = sum_of_lanes(own);
+        const u64 last = prefix_sum(own);
         if (lane() == 31) sums[turn][threadIdx.x / 32] = last;
         __syncthreads();
         const u64 of_warp = sums[turn][lane()];
-        const u64 up_to_warp = sum_of_lanes(of_warp);
+        const u64 up_to_warp = prefix_sum(of_warp);
         u64 begin = before + last - own + __shfl_sync(~0u, up_to_warp - of_warp, threadIdx.x / 32);
 #pragma unroll
         for (u32 each = 0; each < rows_of_thread; ++each) {
@@ -97,7 +77,7 @@ extern "C" __global__ void list_long_rows(const __grid_constant__ Span<const u64
                                           const __grid_constant__ Span<LongRow> rows) {
     for (u64 row = thread_in_grid(); row + 1 < offsets.len; row += threads_in_grid()) {
         const u64 begin = offsets[row], arcs = offsets[row + 1] - begin;
-        if (arcs <= long_rows_begin) continue;
+        if (arcs <= rows_of_warp) continue;
         rows[fetch_add_relaxed_gpu(&count[0], u64(1))] = {begin, 0, u32(arcs), 0};
     }
 }

@@ -72,6 +72,9 @@ pub(crate) fn long_rows(
 ///
 /// # Cancel safety
 /// Cancel safe: it only reads.
+///
+/// # Device ordering
+/// The rows must be there for every stream, as they are when an upload resolves.
 pub async fn rows_with_arcs(graph: &DistributedGraph) -> Result<Vec<bool>> {
     let mark = |_, stream: &Stream, offsets: &DeviceBuffer<u64>| -> Result<Download<u32>> {
         let rows = offsets.len() - 1;
@@ -143,7 +146,13 @@ fn trusted(entry: &'static str) -> Trusted<CudaSource> {
 
 /// One of the kernels.
 fn cuda_source(entry: &'static str) -> CudaSource {
-    let source = CudaSource::new("index_rows.cuh", entry, include_str!("index_rows.cuh"));
+    const TEXT: &str = concat!(
+        "#line 1 \"long_row.cuh\"\n",
+        include_str!("long_row.cuh"),
+        "#line 1 \"index_rows.cuh\"\n",
+        include_str!("index_rows.cuh"),
+    );
+    let source = CudaSource::new("index_rows.cuh", entry, TEXT);
     let source = source.structs(&[RowReport::LAYOUT, LongRow::LAYOUT]);
     if entry == "index_rows" { source.threads(THREADS) } else { source }
 }

@@ -118,8 +118,9 @@ async fn indexed(
         check_row(device, its.vertices.start + report.longest_row as u32, report.longest)?;
         counted.push((counts, offsets, report));
     }
-    let list = |_, stream: &Stream, its: &(_, DeviceBuffer<u64>, RowReport)| {
-        long_rows(stream, &its.1, its.2.long_rows)
+    type Counted = (SharedBuffer<u64>, DeviceBuffer<u64>, RowReport);
+    let list = |_, stream: &Stream, (_, offsets, report): &Counted| {
+        long_rows(stream, offsets, report.long_rows)
     };
     let listed = upload_to_all(context, &counted, list).await?;
     let mut indexes = Vec::new();

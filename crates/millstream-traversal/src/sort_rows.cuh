@@ -2,23 +2,14 @@
 // sorted by a thread each, up to `rows_of_warp` by a warp, longer ones by a block each: in its own memory, or,
 // beyond `rows_of_block` arcs, in scratch memory. The twins are in `sort_rows.rs`.
 #include "lanes.cuh"
-#include "span.cuh"
 
 namespace millstream {
 
-enum : u32 { rows_of_thread = 4, rows_of_warp = 256, rows_of_block = 2048 };
+enum : u32 { rows_of_thread = 4, rows_of_block = 2048 };
 
 struct RowOrder {
     u32 by_weight;  // Then by target; else by target, then by weight.
     u32 is_real;    // Weights are bits of reals.
-};
-
-// A row that is sorted by a block.
-struct LongRow {
-    u64 begin;    // Its first arc.
-    u64 scratch;  // Its first word of scratch memory, where twice its keys have room.
-    u32 arcs;
-    u32 unused;
 };
 
 // What there is of arcs, as keys whose order is that of the row.

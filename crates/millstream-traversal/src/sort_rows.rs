@@ -37,7 +37,7 @@ millstream_device::cuda_struct! {
 }
 
 millstream_device::cuda_struct! {
-    /// `LongRow` of `sort_rows.cuh`.
+    /// `LongRow` of `long_row.cuh`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
     pub(crate) struct LongRow as "millstream::LongRow" {
         pub(crate) begin: u64,
@@ -183,11 +183,13 @@ impl Kernels {
 
 /// Of the rows without weights or with some.
 pub(crate) fn sources(has_weights: bool) -> [CudaSource; 3] {
-    let text = format!(
-        "#define MILLSTREAM_ROWS_WEIGH {}\n#line 1\n{}",
-        u32::from(has_weights),
-        include_str!("sort_rows.cuh")
+    const TEXT: &str = concat!(
+        "#line 1 \"long_row.cuh\"\n",
+        include_str!("long_row.cuh"),
+        "#line 1 \"sort_rows.cuh\"\n",
+        include_str!("sort_rows.cuh"),
     );
+    let text = format!("#define MILLSTREAM_ROWS_WEIGH {}\n{TEXT}", u32::from(has_weights));
     let source = |entry: &'static str| {
         let source = CudaSource::generated("sort_rows.cuh", entry, text.as_str());
         source.structs(&[RowOrder::LAYOUT, LongRow::LAYOUT])

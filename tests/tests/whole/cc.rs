@@ -267,8 +267,8 @@ fn the_method_follows_from_the_shape() {
     let kron = generate::kron(10, 16, &options).unwrap();
     let road = generate::road(200, 200, generate::KEEP_PERMILLE, &options).unwrap();
     let one_way = CsrGraph::from_edges(3, &[(0, 1), (1, 2), (2, 0)]).unwrap();
-    // A search from one would find no other.
     let cube = near_far::mesh([40; 3], &cube());
+    // A search from one would find no other.
     let cliques = near_far::mesh([8, 8, 8], &[[1, 0, 0], [2, 0, 0], [3, 0, 0], [4, 0, 0]]);
     for (graph, method) in [
         (kron, Method::OutsideHub),

@@ -19,8 +19,8 @@ impl Stream {
     /// late as the next event recorded after it.
     ///
     /// It is called on the thread that finds out, so that it must be short, and not wait. Once the
-    /// listener is dropped, no call begins any more, but one may be under way; if the stream was dropped before, it goes
-    /// with the stream's last operation.
+    /// listener is dropped, no call begins any more, but one may be under way; if the stream was
+    /// dropped before, it goes with the stream's last operation.
     ///
     /// ```
     /// # use std::sync::mpsc::channel;
