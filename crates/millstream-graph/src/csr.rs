@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::Weights;
 use crate::build::{self, ArcSource, ArcWeight, Duplicates};
 use crate::pieces::first_position;
 use crate::storage::Storage;
+use crate::{RowIndex, Weights};
 
 /// Why arrays from memory are not a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -261,6 +261,11 @@ impl CsrGraph {
     #[inline]
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
+    }
+
+    /// The same, for whoever may outlive the graph; it is not copied.
+    pub fn row_index(&self) -> RowIndex {
+        RowIndex::shared(self.offsets.clone())
     }
 
     /// Targets of all arcs, row by row.

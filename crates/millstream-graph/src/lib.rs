@@ -20,6 +20,7 @@
 pub mod build;
 mod changed;
 mod csr;
+mod degrees;
 mod format;
 pub mod generate;
 mod mill;
@@ -40,8 +41,8 @@ mod weights;
 pub mod write;
 
 pub use csr::{CsrGraph, GraphError};
+pub use degrees::{Degrees, RowIndex};
 pub use format::Format;
 pub use partition::Partition;
-pub use rows::offsets as row_index;
 pub use symmetric::imbalance;
 pub use weights::{BadWeight, Weights};

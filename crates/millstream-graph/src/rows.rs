@@ -160,13 +160,7 @@ fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [
 }
 
 /// Row index from the length of each row: where it begins, and the end of all.
-///
-/// ```
-/// use rayon::prelude::*;
-///
-/// assert_eq!(millstream_graph::row_index([2, 0, 3].into_par_iter()), [0, 2, 2, 5]);
-/// ```
-pub fn offsets(lengths: impl IndexedParallelIterator<Item = u64>) -> Vec<u64> {
+pub(crate) fn offsets(lengths: impl IndexedParallelIterator<Item = u64>) -> Vec<u64> {
     let mut offsets = vec![0; lengths.len() + 1];
     let rows = &mut offsets[1..];
     rows.par_iter_mut().in_pieces().zip(lengths).for_each(|(offset, length)| *offset = length);

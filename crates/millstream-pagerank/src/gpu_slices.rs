@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     CudaSource, DeviceBuffer, Download, Kernel, Read, Shared, Stream, Trusted, Value, Write,
 };
-use millstream_graph::{CsrGraph, Partition};
+use millstream_graph::{Partition, RowIndex};
 use millstream_traversal::internals::{gang_kernel, upload_to_all};
 use millstream_traversal::{DistributedGraph, Part, PartWeights};
 
@@ -26,13 +26,13 @@ pub(crate) struct GpuSlices<R: Real> {
     pub(crate) asked: Vec<u32>,
 }
 
-/// Of the arcs that enter vertices, which the GPUs have as `rows`, and which `entering` has with original ids.
+/// Of the arcs that enter vertices, which the GPUs have as `rows`, so many each, by original ids.
 pub(crate) async fn on_gpus<R: Real>(
     rows: &DistributedGraph,
-    entering: &CsrGraph,
+    degrees: &RowIndex,
 ) -> Result<Vec<GpuSlices<R>>> {
     let make = |place: usize, stream: &Stream, part: &Part| -> Result<_> {
-        let slices = Slices::new(entering, &originals(rows.partition(), place));
+        let slices = Slices::new(degrees, &originals(rows.partition(), place));
         let offsets = stream.lent(slices.offsets.clone())?;
         let (sources, weights) = sliced(stream, part, &slices, &offsets)?;
         let (sources, weights) = (Arc::new(sources), Arc::new(weights));

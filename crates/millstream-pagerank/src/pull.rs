@@ -9,8 +9,8 @@ use futures_util::future::try_join_all;
 use millstream_device::{CudaSource, DeviceBuffer, HostData, Stream};
 use millstream_flow::{Context, LinkStatistics};
 use millstream_graph::pieces::InPieces;
-use millstream_graph::{CsrGraph, Partition, partition};
-use millstream_traversal::internals::{can_meet, upload_entering, upload_to_all};
+use millstream_graph::{CsrGraph, Partition, RowIndex, partition};
+use millstream_traversal::internals::{Entering, can_meet, upload_to_all};
 use millstream_traversal::{Columns, Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
@@ -22,7 +22,7 @@ use crate::pagerank::Ranks;
 use crate::real::Real;
 use crate::share::{by_new_id, row_weights};
 use crate::sliced_rows::SlicedRows;
-use crate::slices::{Slices, rows_of, sorted};
+use crate::slices::{RowOrder, Slices, rows_of};
 use crate::sweep::{Settings, share};
 use crate::{
     Error, PageRankOptions, Result, gang_sweeps, gpu_slices, halo, host_sweeps, linked_sweeps,
@@ -101,9 +101,10 @@ impl<R: Real> PullGraph<R> {
         is_weighted: bool,
     ) -> Result<PullGraph<R>> {
         let (start, exchange) = (Instant::now(), Exchange::of(context));
-        let parts_of = |entering: &CsrGraph| {
+        let order = RowOrder::of(graph);
+        let parts_of = |entering: &RowIndex| {
             let balanced = || partition::edge_balanced_blocks(entering, context.devices().len());
-            sorted(&partition.cloned().unwrap_or_else(balanced), entering)
+            order.sorted(&partition.cloned().unwrap_or_else(balanced), entering)
         };
         let (partition, rows) = match exchange {
             Exchange::Gang => match of_gpus(context, graph, &parts_of, is_weighted).await {
@@ -257,13 +258,13 @@ impl<R: Real> Rows<R> {
 async fn of_gpus<R: Real>(
     context: &Context,
     graph: &CsrGraph,
-    parts_of: impl Fn(&CsrGraph) -> Partition,
+    parts_of: impl Fn(&RowIndex) -> Partition,
     is_weighted: bool,
 ) -> Result<(Partition, Vec<Rows<R>>)> {
     let columns = if is_weighted { Columns::Weighted } else { Columns::Structure };
-    let upload = upload_entering::<Error>(context, graph, parts_of, columns);
-    let (rows, entering) = upload.await?;
-    let slices = gpu_slices::on_gpus(&rows, &entering).await?;
+    let upload = Entering::upload::<Error>(context, graph, parts_of, columns);
+    let Entering { rows, degrees, .. } = upload.await?;
+    let slices = gpu_slices::on_gpus(&rows, &degrees).await?;
     Ok((rows.partition().clone(), slices.into_iter().map(Rows::Gpu).collect()))
 }
 
@@ -271,11 +272,11 @@ async fn of_gpus<R: Real>(
 fn of_host<R: Real>(
     context: &Context,
     graph: &CsrGraph,
-    parts_of: impl Fn(&CsrGraph) -> Partition,
+    parts_of: impl Fn(&RowIndex) -> Partition,
     is_weighted: bool,
 ) -> Result<(Partition, Vec<Rows<R>>)> {
     let entering = transposed(graph, is_weighted)?;
-    let partition = parts_of(&entering);
+    let partition = parts_of(&entering.row_index());
     let rows = |place| Rows::Host(SlicedRows::new(&entering, &partition, place, is_weighted));
     let rows = (0..context.devices().len()).map(rows).collect();
     Ok((partition, rows))

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use millstream_graph::pieces::InPieces;
-use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_graph::{CsrGraph, Degrees, Partition, partition};
 use millstream_traversal::DepthProbe;
 use rayon::prelude::*;
 
@@ -37,14 +37,38 @@ const CHUNKS: usize = 1 << 10;
 /// Vertices of a window.
 const WINDOW: u32 = 256;
 
-/// The order that slices need inside each part: see the module.
-pub(crate) fn sorted(partition: &Partition, transposed: &CsrGraph) -> Partition {
-    if partition::is_mesh_like(transposed) {
-        return partition.by_degree(transposed, WINDOW);
+/// The order of the rows inside each part: see the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RowOrder {
+    /// By length, in windows.
+    InWindows,
+    /// The same, after those that are long.
+    LongFirst,
+    /// By length.
+    OfAll,
+}
+
+impl RowOrder {
+    /// Of the rows of a graph, or of its arcs the other way round.
+    pub(crate) fn of(graph: &CsrGraph) -> RowOrder {
+        if partition::is_mesh_like(graph) {
+            return RowOrder::InWindows;
+        }
+        match DepthProbe::new(graph).is_deep() {
+            true => RowOrder::LongFirst,
+            false => RowOrder::OfAll,
+        }
     }
-    match DepthProbe::new(transposed).is_deep() {
-        true => partition.longest_first(transposed, LONG_ROW).by_degree(transposed, WINDOW),
-        false => partition.by_degree(transposed, u32::MAX),
+
+    /// The parts in this order, which slices need, of rows of so many arcs.
+    pub(crate) fn sorted(self, partition: &Partition, degrees: &impl Degrees) -> Partition {
+        match self {
+            RowOrder::InWindows => partition.by_degree(degrees, WINDOW),
+            RowOrder::LongFirst => {
+                partition.longest_first(degrees, LONG_ROW).by_degree(degrees, WINDOW)
+            }
+            RowOrder::OfAll => partition.by_degree(degrees, u32::MAX),
+        }
     }
 }
 
@@ -64,9 +88,9 @@ pub(crate) struct Slices {
 }
 
 impl Slices {
-    /// Of the vertices of a part by their original ids, in the order of [`sorted`].
-    pub(crate) fn new(transposed: &CsrGraph, originals: &[u32]) -> Slices {
-        let length = |&original: &u32| transposed.degree(original);
+    /// Of the vertices of a part by their original ids, in one of the [orders](RowOrder), with so many arcs each.
+    pub(crate) fn new(degrees: &impl Degrees, originals: &[u32]) -> Slices {
+        let length = |&original: &u32| degrees.degree(original);
         let rows_of = |least: u64| originals.partition_point(|row| length(row) >= least);
         let (long, short) = originals.split_at(rows_of(LONG_ROW));
         debug_assert!(long.is_sorted_by_key(|row| Reverse(length(row))));
@@ -136,7 +160,8 @@ mod tests {
         let arcs: Vec<_> = kept.chain((0..all).map(|from| (sink, from))).collect();
         let entering = CsrGraph::from_edges(all, &arcs).unwrap();
         assert!(DepthProbe::new(&entering).is_deep() && !partition::is_mesh_like(&entering));
-        let parts = sorted(&partition::contiguous_blocks(&entering, 1), &entering);
+        let blocks = partition::contiguous_blocks(&entering, 1);
+        let parts = RowOrder::of(&entering).sorted(&blocks, &entering);
         let slices = Slices::new(&entering, &originals(&parts, 0));
         assert_eq!((parts.to_original(0), slices.long_rows), (sink, 1));
         assert!(parts.to_original(300) < 600, "all are sorted together");

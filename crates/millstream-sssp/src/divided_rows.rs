@@ -1,6 +1,8 @@
 //! Rows divided among devices by who owns the arcs' targets: each device makes them of the arcs that
 //! enter its vertices.
 
+use std::sync::Arc;
+
 use millstream_traversal::internals::{ToReverse, reversed_rows};
 use millstream_traversal::{DistributedGraph, Part};
 
@@ -12,9 +14,14 @@ pub(crate) async fn divided(incoming: &DistributedGraph) -> Result<Vec<Part>> {
     let firsts = incoming.partition().boundaries().iter().copied();
     let parts: Vec<(u32, &Part)> = firsts.zip(incoming.parts()).collect();
     // A vertex has at most as many arcs here as in the graph.
-    let of_all = |part| ToReverse { parts: part, vertices: 0..incoming.vertices() };
+    let of_all = |part| ToReverse {
+        parts: part,
+        vertices: 0..incoming.vertices(),
+        new_ids: None,
+        owners: Arc::clone(&part[0].1.owners),
+    };
     let all: Vec<_> = parts.chunks(1).map(of_all).collect();
-    Ok(reversed_rows(incoming.context(), incoming.parts(), &all, true).await?)
+    Ok(reversed_rows(incoming.context(), &all, true).await?)
 }
 
 #[cfg(test)]

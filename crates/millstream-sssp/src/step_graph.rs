@@ -1,13 +1,12 @@
 //! The rows of a search in steps: arcs in ascending order of weight, on the device that
 //! owns their target, or, on host devices, also on the one that owns their source.
 
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use futures_util::lock::Mutex;
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition, partition};
-use millstream_traversal::internals::{RowWidth, check_partition, check_rows, upload_entering};
+use millstream_graph::{CsrGraph, Partition, RowIndex, partition};
+use millstream_traversal::internals::{Entering, RowWidth, check_partition, check_rows};
 use millstream_traversal::{
     Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part,
 };
@@ -59,16 +58,18 @@ impl StepGraph {
         }
         // Those that enter are checked when they are uploaded.
         check_rows(context, graph)?;
-        let parts_of = |entering: &CsrGraph| {
+        let has_order = DegreeOrder::is_worth_it(context, graph, depth);
+        let parts_of = |entering: &RowIndex| {
             let balanced = || partition::edge_balanced_blocks(entering, context.devices().len());
             let partition = partition.cloned().unwrap_or_else(balanced);
-            DegreeOrder::of(context, entering, partition, DegreeOrder::SPREAD, depth).0
+            match has_order {
+                true => partition.by_degree(entering, DegreeOrder::SPREAD),
+                false => partition,
+            }
         };
         let columns = Columns::ByWeight;
-        let upload = upload_entering::<Error>(context, graph, parts_of, columns);
-        let (incoming, entering) = upload.await?;
-        let is_symmetric = matches!(entering, Cow::Borrowed(_));
-        drop(entering);
+        let upload = Entering::upload::<Error>(context, graph, parts_of, columns);
+        let Entering { rows: incoming, is_symmetric, .. } = upload.await?;
         let are_several_gpus = context.all_gpus() && context.devices().len() > 1;
         let outgoing = if is_symmetric && !are_several_gpus {
             Outgoing::Incoming

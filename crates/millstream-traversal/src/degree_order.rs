@@ -50,16 +50,20 @@ impl DegreeOrder {
         depth: Option<DepthProbe>,
     ) -> (Partition, Option<DegreeOrder>) {
         let start = Instant::now();
-        let is_worth_it = context.all_gpus()
-            && !depth.unwrap_or_else(|| DepthProbe::new(graph)).is_deep()
-            && !partition::is_mesh_like(graph);
-        match is_worth_it {
+        match DegreeOrder::is_worth_it(context, graph, depth) {
             true => {
                 let ordered = partition.by_degree(graph, window);
                 (ordered, Some(DegreeOrder { time: start.elapsed() }))
             }
             false => (partition, None),
         }
+    }
+
+    /// Whether there is such an order, whichever way the arcs of `graph` go.
+    pub fn is_worth_it(context: &Context, graph: &CsrGraph, depth: Option<DepthProbe>) -> bool {
+        context.all_gpus()
+            && !depth.unwrap_or_else(|| DepthProbe::new(graph)).is_deep()
+            && !partition::is_mesh_like(graph)
     }
 
     /// What it has cost: nothing of the devices' memory, but time, in which `graph` was

@@ -65,12 +65,7 @@ impl UnsortedRows {
 
     fn sorted(self, stream: &Stream, partition: &Partition, by_weight: bool) -> Result<Part> {
         let UnsortedRows { offsets, mut targets, mut weights, are_real } = self;
-        let device = stream.device();
-        let renumbered = if partition.is_renumbered() { partition.vertices() } else { 0 };
-        let mut new_ids = device.buffer_to_overwrite(renumbered as usize)?;
-        stream.upload_made(&mut new_ids, |first, to: &mut [u32]| {
-            (first as u32..).zip(to).for_each(|(original, new)| *new = partition.to_new(original));
-        })?;
+        let new_ids = new_ids(stream, partition)?;
         let long = LongRow::all(&offsets);
         let offsets = stream.lent(offsets)?;
         let order = RowOrder::new(by_weight, are_real == Some(true));
@@ -91,4 +86,14 @@ impl UnsortedRows {
         let owners = Arc::new(stream.lent(partition.boundaries().to_vec())?);
         Ok(Part { offsets: Arc::new(offsets), targets: Arc::new(targets), weights, owners })
     }
+}
+
+/// The new ids of all vertices; none if they are those that vertices have.
+pub(crate) fn new_ids(stream: &Stream, partition: &Partition) -> Result<DeviceBuffer<u32>> {
+    let renumbered = if partition.is_renumbered() { partition.vertices() } else { 0 };
+    let mut new_ids = stream.device().buffer_to_overwrite(renumbered as usize)?;
+    stream.upload_made(&mut new_ids, |first, to: &mut [u32]| {
+        (first as u32..).zip(to).for_each(|(original, new)| *new = partition.to_new(original));
+    })?;
+    Ok(new_ids)
 }

@@ -15,7 +15,6 @@ use crate::checks::{check_partition, check_rows};
 use crate::gpu_rows::on_gpus;
 use crate::owners::Owners;
 use crate::part::{Part, PartWeights};
-use crate::reversed_rows::{ToReverse, reversed_rows, symmetrized_rows};
 use crate::upload_to_all::upload_to_all;
 use crate::{Error, Result};
 
@@ -93,9 +92,8 @@ impl DistributedGraph {
         }
         if context.all_gpus() {
             let rows = on_gpus(context, graph, weights, &partition, by_weight);
-            let (parts, renumbering_time) = rows.await?;
-            let context = context.clone();
-            return Ok(DistributedGraph { context, partition, parts, renumbering_time });
+            let (parts, time) = rows.await?;
+            return Ok(DistributedGraph::of_parts(context, partition, parts, time));
         }
         let start = Instant::now();
         let rows = match columns {
@@ -106,93 +104,6 @@ impl DistributedGraph {
         let renumbering_time = start.elapsed();
         let upload = DistributedGraph::renumbered(context, rows, partition);
         Ok(DistributedGraph { renumbering_time, ..upload.await? })
-    }
-
-    /// The arcs the other way round, in rows of the vertices that they lead to, sorted: made by the devices,
-    /// which must reach each other's memory.
-    ///
-    /// ```
-    /// use millstream_flow::{Context, Devices};
-    /// use millstream_graph::{CsrGraph, partition};
-    /// use millstream_traversal::{Columns, DistributedGraph};
-    ///
-    /// let context = Context::builder().devices(Devices::host(2)).build()?;
-    /// let star = CsrGraph::from_edges(4, &[(0, 3), (1, 3), (2, 3)])?;
-    /// let blocks = partition::contiguous_blocks(&star, 2);
-    /// let reversed = context.block_on(async {
-    ///     let upload = DistributedGraph::new(&context, &star, blocks, Columns::Structure).await?;
-    ///     upload.reversed().await
-    /// })??;
-    /// let second = context.devices()[1].stream()?.download(&*reversed.parts()[1].targets)?;
-    /// assert_eq!(context.block_on(second)??, [0, 1, 2]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// No memory; devices that do not reach each other; a failed device. On GPUs a vertex that more than
-    /// 125,000,000 arcs lead to.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: what was made is dropped.
-    ///
-    /// # Device ordering
-    /// When it resolves, the arcs are in the devices' memory.
-    pub async fn reversed(&self) -> Result<DistributedGraph> {
-        self.turned(false).await
-    }
-
-    /// The arcs and their reverses, without weights, in rows of the vertices that either leave, sorted; each
-    /// arc whose reverse is an arc is there twice. As [`DistributedGraph::reversed`] otherwise.
-    ///
-    /// ```
-    /// use millstream_flow::{Context, Devices};
-    /// use millstream_graph::{CsrGraph, partition};
-    /// use millstream_traversal::{Columns, DistributedGraph};
-    ///
-    /// let context = Context::builder().devices(Devices::host(2)).build()?;
-    /// let star = CsrGraph::from_edges(4, &[(0, 3), (1, 3), (3, 2)])?;
-    /// let blocks = partition::contiguous_blocks(&star, 2);
-    /// let symmetric = context.block_on(async {
-    ///     let upload = DistributedGraph::new(&context, &star, blocks, Columns::Structure).await?;
-    ///     upload.symmetrized().await
-    /// })??;
-    /// let second = context.devices()[1].stream()?.download(&*symmetric.parts()[1].targets)?;
-    /// assert_eq!(context.block_on(second)??, [3, 0, 1, 2]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`DistributedGraph::reversed`].
-    ///
-    /// # Cancel safety
-    /// Cancel safe: what was made is dropped.
-    ///
-    /// # Device ordering
-    /// When it resolves, the arcs are in the devices' memory.
-    pub async fn symmetrized(&self) -> Result<DistributedGraph> {
-        self.turned(true).await
-    }
-
-    /// The arcs the other way round, with the arcs as they are or without.
-    async fn turned(&self, keeps_own: bool) -> Result<DistributedGraph> {
-        let start = Instant::now();
-        let firsts = self.partition.boundaries().iter().copied();
-        let parts: Vec<(u32, &Part)> = firsts.zip(&self.parts).collect();
-        let range = |place| self.partition.range(place);
-        let all = (0..parts.len()).map(|place| ToReverse { parts: &parts, vertices: range(place) });
-        let all: Vec<_> = all.collect();
-        let turned = match keeps_own {
-            true => symmetrized_rows(&self.context, &self.parts, &all).await,
-            false => reversed_rows(&self.context, &self.parts, &all, false).await,
-        };
-        let parts = turned.map_err(|error| match error {
-            Error::TooManyArcs { row, arcs, most } => {
-                Error::TooManyArcs { row: self.partition.to_original(row), arcs, most }
-            }
-            error => error,
-        })?;
-        let (context, partition) = (self.context.clone(), self.partition.clone());
-        Ok(DistributedGraph { context, partition, parts, renumbering_time: start.elapsed() })
     }
 
     /// Uploads a graph that has the partition's new ids already, with its weights if there are any.
@@ -254,8 +165,17 @@ impl DistributedGraph {
             Ok(Part { offsets, targets, weights, owners })
         };
         let parts = upload_to_all(context, partition.boundaries().windows(2), upload).await?;
-        let (context, renumbering_time) = (context.clone(), Duration::ZERO);
-        Ok(DistributedGraph { context, partition, parts, renumbering_time })
+        Ok(DistributedGraph::of_parts(context, partition, parts, Duration::ZERO))
+    }
+
+    /// Of rows that devices have, and how long they took to give them their ids and order.
+    pub(crate) fn of_parts(
+        context: &Context,
+        partition: Partition,
+        parts: Vec<Part>,
+        renumbering_time: Duration,
+    ) -> DistributedGraph {
+        DistributedGraph { context: context.clone(), partition, parts, renumbering_time }
     }
 
     /// The devices.
@@ -403,6 +323,11 @@ impl DistributedGraph {
             its.append_to(&mut values, &map).await?;
         }
         Ok(values)
+    }
+
+    /// The rows of each device, with their first vertex.
+    pub(crate) fn parts_from(&self) -> Vec<(u32, &Part)> {
+        self.partition.boundaries().iter().copied().zip(&self.parts).collect()
     }
 
     /// The vertices of each device.

@@ -39,6 +39,7 @@ mod shared_course;
 mod sort_rows;
 mod survey;
 mod sync;
+mod turned;
 mod twin_lists;
 mod twin_meetings;
 mod unsuitable;
@@ -65,7 +66,7 @@ pub mod internals {
     pub use crate::answer::Answer;
     pub use crate::checks::{check_partition, check_rows};
     pub use crate::cuda_sources::cuda_sources;
-    pub use crate::entering::upload_entering;
+    pub use crate::entering::Entering;
     pub use crate::gang_kernel::gang_kernel;
     pub use crate::gang_place::GangPlace;
     pub use crate::gang_work::GangWork;

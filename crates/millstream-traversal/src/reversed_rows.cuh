@@ -17,11 +17,17 @@ struct RowsToReverse {
 struct ReversedRows {
     Span<u64> counts;
     Span<const u64> offsets;
+    Span<const u32> new_ids;  // Of all vertices, or none.
     Span<u32> targets;
     Span<u32> weights;
     u32 first_vertex;
     u32 unused;
 };
+
+// The row of a vertex, the first being that of a vertex `first` by its new id. Those before it are beyond all rows.
+__device__ __forceinline__ u64 row_of_vertex(u32 vertex, const Span<const u32>& new_ids, u32 first) {
+    return u64(new_ids.len > 0 ? new_ids[vertex] : vertex) - first;
+}
 
 }  // namespace millstream
 
@@ -29,11 +35,11 @@ using namespace millstream;
 
 // Adds how many arcs lead to each of the vertices from some on that there are counts for.
 extern "C" __global__ void count_reversed(const __grid_constant__ Span<const u32> targets,
+                                          const __grid_constant__ Span<const u32> new_ids,
                                           const __grid_constant__ u32 first_vertex,
                                           const __grid_constant__ Span<u64> counts) {
     for (u64 arc = thread_in_grid(); arc < targets.len; arc += threads_in_grid()) {
-        const u64 row = u64(targets[arc]) - first_vertex;
-        // Vertices before the first wrap around.
+        const u64 row = row_of_vertex(targets[arc], new_ids, first_vertex);
         if (row < counts.len) fetch_add_relaxed_gpu(&counts[row], u64(1));
     }
 }
@@ -42,7 +48,7 @@ extern "C" __global__ void count_reversed(const __grid_constant__ Span<const u32
 extern "C" __global__ void reverse_rows(const __grid_constant__ RowsToReverse from,
                                         const __grid_constant__ ReversedRows to) {
     for_each_arc(from.offsets, from.targets.len, [&](u64 arc, u64 its_row) {
-        const u64 row = u64(from.targets[arc]) - to.first_vertex;
+        const u64 row = row_of_vertex(from.targets[arc], to.new_ids, to.first_vertex);
         if (row >= to.counts.len) return;
         const u64 place = to.offsets[row] + (fetch_add_relaxed_gpu(&to.counts[row], ~u64(0)) - 1);
         to.targets[place] = from.first_vertex + u32(its_row);

@@ -1,7 +1,7 @@
 //! Blocks of consecutive vertices.
 
 use super::Partition;
-use crate::CsrGraph;
+use crate::{CsrGraph, Degrees};
 
 /// Parts with equally many vertices.
 pub fn contiguous_blocks(graph: &CsrGraph, parts: usize) -> Partition {
@@ -11,9 +11,9 @@ pub fn contiguous_blocks(graph: &CsrGraph, parts: usize) -> Partition {
 }
 
 /// Parts whose vertices have equally many arcs, each vertex counted as one more.
-pub fn edge_balanced_blocks(graph: &CsrGraph, parts: usize) -> Partition {
-    let (vertices, parts) = (graph.vertices(), parts.max(1) as u64);
-    let weight_before = |vertex: u32| graph.offsets()[vertex as usize] + u64::from(vertex);
+pub fn edge_balanced_blocks(degrees: &impl Degrees, parts: usize) -> Partition {
+    let (vertices, parts) = (degrees.vertices(), parts.max(1) as u64);
+    let weight_before = |vertex: u32| degrees.offsets()[vertex as usize] + u64::from(vertex);
     let total = weight_before(vertices);
     let boundary = |part: u64| {
         let wanted = u128::from(total) * u128::from(part) / u128::from(parts);

@@ -4,10 +4,10 @@
 //! | partitioner | parts | for |
 //! |---|---|---|
 //! | [`contiguous_blocks`] | equally many consecutive vertices | graphs whose ids have locality and whose degrees are alike |
-//! | [`edge_balanced_blocks`] | consecutive vertices with equally many arcs | power-law graphs |
+//! | [`edge_balanced_blocks`] | consecutive vertices with equally many arcs | all graphs: the default |
 //! | [`random`] | a hash of the vertex | comparison: balanced, and almost everything is cut |
 //! | [`metis`] (feature `metis`) | few arcs between parts | meshes and road maps |
-//! | [`automatic`] | one of the above | everything else |
+//! | [`automatic`] | METIS for meshes, else equally many arcs | slow links between devices, many runs of one upload |
 
 mod automatic;
 mod blocks;
@@ -33,7 +33,7 @@ use rayon::prelude::*;
 
 use crate::build::as_atomic;
 use crate::pieces::{InPieces, LEAST, rows_of};
-use crate::{CsrGraph, GraphError};
+use crate::{CsrGraph, Degrees, GraphError};
 use by_degree::sort_by_degree;
 use renumber::{SortedBy, renumbered};
 
@@ -214,8 +214,8 @@ impl Partition {
         Partition { boundaries: self.boundaries.clone(), order }
     }
 
-    /// The same parts, the vertices of each sorted by the arcs that leave them in `graph`, which
-    /// is given with its original ids, the most first: among every `window` consecutive new ids,
+    /// The same parts, the vertices of each sorted by how many arcs they have by their original ids in
+    /// `degrees`, of a graph say, the most first: among every `window` consecutive new ids,
     /// those with equally many staying in order; 0 is taken for 1.
     ///
     /// Vertices that many arcs lead to come to lie together, if arcs have both directions, as do
@@ -236,12 +236,12 @@ impl Partition {
     /// # Panics
     /// If the partition is of a graph with more vertices.
     #[must_use]
-    pub fn by_degree(&self, graph: &CsrGraph, window: u32) -> Partition {
-        self.largest_first(|new| graph.degree(self.to_original(new)), window.max(1))
+    pub fn by_degree(&self, degrees: &impl Degrees, window: u32) -> Partition {
+        self.largest_first(|new| degrees.degree(self.to_original(new)), window.max(1))
     }
 
-    /// The same parts, in each those vertices first that `least` arcs or more leave in `graph`, which is given
-    /// with its original ids, the most first; then the others, in order.
+    /// The same parts, in each those vertices first that have `least` arcs or more by their original ids in
+    /// `degrees`, the most first; then the others, in order.
     ///
     /// ```
     /// use millstream_graph::{CsrGraph, partition};
@@ -255,9 +255,9 @@ impl Partition {
     /// # Panics
     /// If the partition is of a graph with more vertices.
     #[must_use]
-    pub fn longest_first(&self, graph: &CsrGraph, least: u64) -> Partition {
+    pub fn longest_first(&self, degrees: &impl Degrees, least: u64) -> Partition {
         let size = |new| {
-            let arcs = graph.degree(self.to_original(new));
+            let arcs = degrees.degree(self.to_original(new));
             if arcs >= least { arcs } else { 0 }
         };
         self.largest_first(size, u32::MAX)

@@ -63,8 +63,8 @@ impl Rows<'_> {
                 its.copy_from_slice(&weights[arcs]);
             }
             match self.by {
-                SortedBy::Target => sort_by_target(targets, its, scratch),
-                SortedBy::Weight => sort_by_weight(targets, its, scratch),
+                SortedBy::Weight if !its.is_empty() => sort_by_weight(targets, its, scratch),
+                _ => sort_by_target(targets, its, scratch),
             }
         };
         in_each_row(self.offsets, &mut all_targets, &mut all_weights, &fill);

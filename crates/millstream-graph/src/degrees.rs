@@ -1,0 +1,69 @@
+//! How many arcs vertices have, whatever these lead to: all that most partitions are made of.
+
+use rayon::prelude::*;
+
+use crate::CsrGraph;
+use crate::rows::offsets;
+use crate::storage::Storage;
+
+/// How many arcs each vertex has: of a graph those that leave it.
+pub trait Degrees: Sync {
+    /// Row index: the arcs of `v` are `offsets()[v]..offsets()[v + 1]`, the first of all being 0.
+    fn offsets(&self) -> &[u64];
+
+    /// Number of vertices.
+    fn vertices(&self) -> u32 {
+        (self.offsets().len() - 1) as u32
+    }
+
+    /// Number of arcs of `vertex`.
+    ///
+    /// # Panics
+    /// If `vertex` is out of range.
+    fn degree(&self, vertex: u32) -> u64 {
+        let offsets = self.offsets();
+        offsets[vertex as usize + 1] - offsets[vertex as usize]
+    }
+}
+
+impl Degrees for CsrGraph {
+    #[inline]
+    fn offsets(&self) -> &[u64] {
+        self.offsets()
+    }
+}
+
+/// A row index by itself, of arcs that are elsewhere, or that nobody has in rows yet. Clones share it.
+///
+/// ```
+/// use millstream_graph::{Degrees, RowIndex, partition};
+/// use rayon::prelude::*;
+///
+/// let entering = RowIndex::new([2, 0, 3].into_par_iter());
+/// assert_eq!(entering.offsets(), [0, 2, 2, 5]);
+/// assert_eq!((entering.vertices(), entering.degree(2)), (3, 3));
+/// assert_eq!(partition::edge_balanced_blocks(&entering, 2).boundaries(), [0, 2, 3]);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowIndex {
+    offsets: Storage<u64>,
+}
+
+impl RowIndex {
+    /// Of rows with so many arcs each: 2^32 - 1 of them at most.
+    pub fn new(lengths: impl IndexedParallelIterator<Item = u64>) -> RowIndex {
+        RowIndex { offsets: offsets(lengths).into() }
+    }
+
+    /// That of a graph.
+    pub(crate) fn shared(offsets: Storage<u64>) -> RowIndex {
+        RowIndex { offsets }
+    }
+}
+
+impl Degrees for RowIndex {
+    #[inline]
+    fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+}
