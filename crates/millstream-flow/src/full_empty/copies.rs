@@ -1,5 +1,6 @@
 //! Copies of packets with triggers and actions on both sides.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use millstream_device::{Error as DeviceError, Event, Promise, SharedBuffer, Stream};
@@ -161,18 +162,25 @@ struct Waiting<T: Item> {
 }
 
 impl<T: Item> Then<T> for Waiting<T> {
-    fn is_free(&mut self, wanted: &[Wanted<T>]) -> Result<bool> {
-        if self.copying.claim().is_some() {
-            return Ok(false);
+    fn in_use(&mut self, wanted: &[Wanted<T>]) -> Result<Range<usize>> {
+        if let Some(side) = self.copying.claim() {
+            let is_its = |wanted: &Wanted<T>| {
+                Arc::ptr_eq(&wanted.segment, &side.of.segment)
+                    && wanted.packets.start == side.packet
+            };
+            // For a side without a trigger, the other waits.
+            let its = wanted.iter().position(is_its);
+            return Ok(its.map_or(0..wanted.len(), |at| at..at + 1));
         }
         // A copy that has ended meanwhile may have changed a word since it was looked at.
-        let missing = wanted.iter().map(|wanted| wanted.missing());
-        let are_met =
-            missing.collect::<Result<Vec<_>>>().map(|missing| missing.iter().all(Option::is_none));
-        if !matches!(are_met, Ok(true)) {
-            self.copying.give_back();
+        for (at, one) in wanted.iter().enumerate() {
+            let missing = one.missing();
+            if !matches!(missing, Ok(None)) {
+                self.copying.give_back();
+                return missing.map(|_| at..at + 1);
+            }
         }
-        are_met
+        Ok(0..0)
     }
 
     fn go(self, met: Result<()>) {

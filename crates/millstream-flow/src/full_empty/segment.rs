@@ -66,8 +66,9 @@ struct Reached<T: Item> {
 }
 
 impl<T: Item> Then<T> for Reached<T> {
-    fn is_free(&mut self, wanted: &[Wanted<T>]) -> Result<bool> {
-        Ok(wanted.iter().all(|wanted| wanted.segment.is_free(&wanted.packets, self.then)))
+    fn in_use(&mut self, wanted: &[Wanted<T>]) -> Result<Range<usize>> {
+        let in_use = |wanted: &Wanted<T>| !wanted.segment.is_free(&wanted.packets, self.then);
+        Ok(wanted.iter().position(in_use).map_or(0..0, |at| at..at + 1))
     }
 
     fn go(self, met: Result<()>) {

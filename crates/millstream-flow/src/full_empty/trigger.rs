@@ -114,8 +114,9 @@ impl Drop for Waiter {
 
 /// What is done when packets are as wanted.
 pub(super) trait Then<T: Item>: Send + 'static {
-    /// Whether it can be done now that they are; if not, the bell rings when it may be.
-    fn is_free(&mut self, wanted: &[Wanted<T>]) -> Result<bool>;
+    /// Which of them hold it up, now that they are, since others use them; none if it can be done. The bell rings
+    /// when it may be.
+    fn in_use(&mut self, wanted: &[Wanted<T>]) -> Result<Range<usize>>;
 
     /// Does it; or hears why the packets never will be as wanted.
     fn go(self, met: Result<()>);
@@ -162,7 +163,7 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
     }
 
     fn is_met(&mut self) -> Result<bool> {
-        let mut each = self.wanted.iter().zip(&self.deadlines);
+        let each = self.wanted.iter().zip(&self.deadlines);
         // Who has left during the look is late for nothing.
         let goes_on = |(wanted, deadline): (&Wanted<T>, &Option<Instant>), packet| {
             wanted.goes_on(packet, deadline.filter(|_| !self.has_left.look()))
@@ -172,10 +173,10 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
                 return goes_on(one, packet).map(|()| false);
             }
         }
-        if self.then.is_free(&self.wanted)? {
-            return Ok(true);
-        }
-        each.try_for_each(|one| goes_on(one, one.0.packets.start)).map(|()| false)
+        let in_use = self.then.in_use(&self.wanted)?;
+        // The others are late for nothing.
+        let mut late = each.skip(in_use.start).take(in_use.len());
+        late.try_for_each(|one| goes_on(one, one.0.packets.start)).map(|()| in_use.is_empty())
     }
 
     fn bell(&self) -> Option<Arc<Bell>> {

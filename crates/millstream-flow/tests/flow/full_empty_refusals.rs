@@ -83,6 +83,32 @@ fn groups_differ_in_their_patience() {
     assert!(target.is_full(0).unwrap());
 }
 
+/// Nothing is late on the side that nobody else uses.
+#[test]
+fn who_waits_for_another_copy_is_late_on_its_side_only() {
+    let context = Context::builder().devices(Devices::host(1)).build().unwrap();
+    let group = |patience| FullEmpty::new(&context, patience).unwrap();
+    let (short, long) = (group(Duration::from_millis(20)), group(Duration::from_secs(3600)));
+    let segment =
+        |group: &FullEmpty| group.segment::<u32>(context.host(), PacketShape::new(4, 4)).unwrap();
+    let (source, other, target) = (segment(&short), segment(&long), segment(&long));
+    let streams = [(); 2].map(|()| context.host().stream().unwrap());
+    context.block_on(set(&streams[0], &source, 0, true)).unwrap().unwrap();
+    let promise = context.device_set().promise("a gate");
+    streams[0].wait(promise.event()).unwrap();
+    // It has the packet, and waits.
+    let none = || Guard::new(Trigger::None, Action::None);
+    let held_up = other.copy(&streams[0], 0, none(), (&target, 0, none())).unwrap();
+    let to = (&target, 0, Guard::new(Trigger::Empty, Action::MarkFull));
+    let copied = source.copy(&streams[1], 0, Guard::new(Trigger::Full, Action::None), to).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    short.check().unwrap();
+    promise.complete(Ok(()));
+    context.block_on(held_up.completed()).unwrap().unwrap();
+    context.block_on(copied.completed()).unwrap().unwrap();
+    assert!(target.is_full(0).unwrap());
+}
+
 #[test]
 fn kernels_that_wait_have_streams_for_that() {
     let context = Context::builder().devices(Devices::host(1)).build().unwrap();
@@ -167,16 +193,19 @@ fn an_epoch_ends_after_a_wait_that_was_dropped() {
                     bell.store(0, 1).unwrap();
                 }
             });
+            let mut waits = Vec::new();
             {
                 let mut wait = std::pin::pin!(segment.wait_full(0..PACKETS));
                 for _ in 0..10 {
-                    assert!(wait.as_mut().now_or_never().is_none());
+                    waits.push(wait.as_mut().now_or_never());
                     std::thread::yield_now();
                 }
             }
             let begun = segment.next_epoch();
+            // Whatever has gone wrong: else the other thread never ends.
             is_over.store(true, Ordering::Relaxed);
             begun.unwrap();
+            assert!(waits.iter().all(Option::is_none), "{waits:?}");
         });
     }
     group.check().unwrap();
