@@ -242,9 +242,15 @@ impl Gang {
         let launching = Launching::begin();
         // What was launched before a panic is ended, and waited for, before the next gang begins.
         let launched = catch_unwind(AssertUnwindSafe(|| launch(&self)));
-        drop(launching);
         let (start, launched) =
             launched.unwrap_or_else(|panic| (Instant::now(), Err(Error::panicked(panic))));
+        // Before others may call the driver, which may wait for these kernels while calls of this thread
+        // wait for the driver.
+        let launched = launched.and_then(|kept| {
+            self.words.words.store(OPEN, 1)?;
+            Ok(kept)
+        });
+        drop(launching);
         let (launched, kept) = match launched {
             Ok(kept) => (Ok(()), kept),
             Err(error) => (Err(error), Vec::new()),
@@ -302,7 +308,6 @@ impl Gang {
         drop(permit);
         launched?;
         let ends = ends.into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.words.words.store(OPEN, 1)?;
         for end in ends {
             end.await?;
         }
