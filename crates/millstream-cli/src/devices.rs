@@ -139,6 +139,7 @@ fn refused(error: FlowError) -> Error {
         FlowError::Device(
             DeviceError::DeviceList { .. }
             | DeviceError::DriverUnavailable { .. }
+            | DeviceError::GpuTooOld { .. }
             | DeviceError::NoSuchGpu { .. }
             | DeviceError::Topology { .. },
         ) => Error::Usage(error.to_string()),

@@ -359,7 +359,7 @@ impl Device {
     /// A new in-order stream for kernels.
     ///
     /// # Errors
-    /// None on host devices.
+    /// On a GPU: one that has failed, a refusal of the driver, no pinned memory.
     pub fn stream(&self) -> Result<Stream> {
         self.stream_of(StreamKind::Compute)
     }
@@ -367,7 +367,7 @@ impl Device {
     /// A new in-order stream of this kind.
     ///
     /// # Errors
-    /// None on host devices.
+    /// As [`Device::stream`].
     pub fn stream_of(&self, kind: StreamKind) -> Result<Stream> {
         Stream::new(self.clone(), kind, None)
     }

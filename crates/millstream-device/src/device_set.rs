@@ -284,8 +284,9 @@ impl DeviceSet {
         &self.shared.topology
     }
 
-    /// What went wrong when the set was opened and only costs time: a cache that cannot be read, or
-    /// GPUs without [`set_driver_defaults`](crate::set_driver_defaults).
+    /// What went wrong when the set was opened and did not stop it: GPUs that cannot be used, in whose place
+    /// host devices [run](DeviceSetBuilder::available); a cache that cannot be read; GPUs without
+    /// [`set_driver_defaults`](crate::set_driver_defaults).
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
     }

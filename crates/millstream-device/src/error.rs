@@ -31,6 +31,17 @@ pub enum Error {
         /// Why it is not there and what to do.
         reason: String,
     },
+    /// A GPU without instructions that kernels need.
+    #[error(
+        "{device} has compute capability {}.{}; kernels need 8.0 or later: use other GPUs, or host devices (host:4)",
+        architecture / 10, architecture % 10
+    )]
+    GpuTooOld {
+        /// The device asked for.
+        device: String,
+        /// Its compute capability, such as 75 for 7.5.
+        architecture: u32,
+    },
     /// A GPU that is not one of this machine's.
     #[error("there is no {device}: {here}")]
     NoSuchGpu {

@@ -100,6 +100,16 @@ impl std::fmt::Debug for GpuContext {
     }
 }
 
+/// Kernels combine the numbers of a warp in one instruction, which older GPUs do not have.
+const OLDEST_ARCHITECTURE: u32 = 80;
+
+fn check_architecture(architecture: u32, device: &str) -> Result<()> {
+    match architecture >= OLDEST_ARCHITECTURE {
+        true => Ok(()),
+        false => Err(Error::GpuTooOld { device: device.to_string(), architecture }),
+    }
+}
+
 impl GpuContext {
     /// `is_alone`: no other GPU is opened with it.
     pub(super) fn new(ordinal: usize, is_alone: bool, poison: &Poison) -> Result<Arc<GpuContext>> {
@@ -126,6 +136,7 @@ impl GpuContext {
         };
         let architecture = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? * 10
             + attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        check_architecture(architecture, &name)?;
         let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let block_memory =
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
