@@ -119,6 +119,9 @@ fn a_header_that_lies_costs_less_than_a_gibibyte() {
     let lying = folder.file("lying.mtx", format!("{banner}\n{most} {most} 1\n1 2\n"));
     for arguments in [
         &["info", &lying, "--transpose", "--dedupe"][..],
+        &["bfs", &lying, "--devices", "host:8"],
+        &["cc", &lying, "--devices", "host:8"],
+        &["pagerank", &lying, "--devices", "host:8"],
         &["pagerank", &lying, "--devices", "host:8", "--algorithm", "push"],
         &["sssp", &lying, "--devices", "host:8", "--weights", "unit"],
     ] {

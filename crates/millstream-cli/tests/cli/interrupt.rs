@@ -119,7 +119,8 @@ fn until_written(folder: &Folder) {
         names.iter().any(|name| length(name).is_ok_and(|file| file.len() > 0))
     };
     let start = Instant::now();
-    while !is_written() && start.elapsed() < Duration::from_secs(20) {
+    while !is_written() {
+        assert!(start.elapsed() < Duration::from_secs(20), "nothing is written");
         sleep(Duration::from_millis(2));
     }
 }

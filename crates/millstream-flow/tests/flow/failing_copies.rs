@@ -97,7 +97,7 @@ fn both_hear(
             let start = Instant::now();
             let (cause, heard) = context.block_on(ends(&context, pair, sizes)).unwrap().unwrap();
             let case = format!("{way:?}, {pair:?}, {sizes:?}, {expected} after {occurrence}");
-            assert!(start.elapsed() < Duration::from_secs(1), "{case}: {:?}", start.elapsed());
+            assert!(start.elapsed() < Duration::from_secs(10), "{case}: {:?}", start.elapsed());
             assert_eq!(cause.to_string(), expected, "{case}");
             let heard: Vec<_> = heard.into_iter().map(|end| end.unwrap_err().to_string()).collect();
             assert_eq!(heard, [expected.clone(), expected.clone()], "{case}");

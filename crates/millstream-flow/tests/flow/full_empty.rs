@@ -172,8 +172,14 @@ fn the_end_of_one_copy_is_not_that_of_another() {
     target.read(0, |items| assert_eq!(items[0], 1)).unwrap();
 }
 
-fn pair(context: &Context) -> Result<(FullEmpty, FullEmptySegment<u32>, FullEmptySegment<u32>)> {
-    let group = FullEmpty::new(context, Duration::from_millis(30))?;
+type Pair = (FullEmpty, FullEmptySegment<u32>, FullEmptySegment<u32>);
+
+fn pair(context: &Context) -> Result<Pair> {
+    patient_pair(context, Duration::from_millis(30))
+}
+
+fn patient_pair(context: &Context, patience: Duration) -> Result<Pair> {
+    let group = FullEmpty::new(context, patience)?;
     let shape = PacketShape::new(10, 5);
     let source = group.segment(context.host(), shape.clone())?;
     let destination = group.segment(context.host(), shape)?;
@@ -211,7 +217,8 @@ fn a_packet_that_never_comes_is_an_error() {
     let context = threaded();
     let device = &context.devices()[0];
     let wait = async {
-        let (group, input, output) = pair(&context)?;
+        // The other packet has to come in time, however busy the machine is.
+        let (group, input, output) = patient_pair(&context, Duration::from_secs(1))?;
         let stream = device.stream_of(StreamKind::Gang)?;
         let ended = group.launch_early(&stream, &SCALE, 2, (&input, &output, 1)).await?;
         input.fill(1, |items| items.fill(1))?;

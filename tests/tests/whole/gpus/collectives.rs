@@ -100,34 +100,44 @@ fn many_collectives_without_a_pause() {
     let mut options = CommunicatorOptions::default();
     options.line_bytes = 128 << 10;
     let mut communicator = Communicator::with_options(&context, options).unwrap();
-    let (narrow, wide) = (Operator::<u32>::sum(), Operator::<u64>::max());
+    let (narrow, wide) = (Operator::<u32>::sum(), Operator::<u64>::sum());
     let lens = [1usize, 33, 4096, 70_001];
-    let vectors = lens.map(|len| {
-        let items: Vec<Vec<u32>> = (0..ranks).map(|rank| vec![rank as u32 + 1; len]).collect();
-        let wider: Vec<Vec<u64>> = (0..ranks).map(|rank| vec![rank as u64; len]).collect();
-        (upload(&context, &items).unwrap(), upload(&context, &wider).unwrap())
+    let item = |rank: usize, at: usize| (at * ranks + rank + 1) as u32;
+    let mut vectors = lens.map(|len| {
+        let items = |rank| (0..len).map(|at| item(rank, at)).collect();
+        let items: Vec<Vec<u32>> = (0..ranks).map(items).collect();
+        let wider = |items: &Vec<u32>| items.iter().map(|&item| u64::from(item)).collect();
+        let wider: Vec<Vec<u64>> = items.iter().map(wider).collect();
+        let [from, to, sums] = [(); 3].map(|()| upload(&context, &items).unwrap());
+        (from, to, sums, upload(&context, &wider).unwrap())
     });
-    let mut vectors = vectors;
     let run = async {
         let mut collectives = communicator.begin().await?;
         for run in 0..runs {
-            let (items, wider) = &mut vectors[run % lens.len()];
-            collectives.all_reduce(&mut *items, &narrow)?;
+            let (from, to, sums, wider) = &mut vectors[run % lens.len()];
+            collectives.all_reduce(&mut *sums, &narrow)?;
             collectives.all_reduce(&mut *wider, &wide)?;
-            collectives.broadcast(run % ranks, &mut *items)?;
+            collectives.broadcast(run % ranks, (&*from, to))?;
         }
         collectives.completed().await
     };
     context.block_on(run).unwrap().unwrap();
-    // Sums of sums: all ranks hold the same, multiplied with each run.
-    let first = (1..=ranks as u32).sum::<u32>();
-    for (at, (items, wider)) in vectors.iter().enumerate() {
-        let rounds = (at..runs).step_by(lens.len()).count();
-        let expected = (1..rounds).fold(first, |sum, _| sum.wrapping_mul(ranks as u32));
-        let items = context.block_on(download(items)).unwrap().unwrap();
-        assert!(rounds == 0 || items.iter().flatten().all(|item| *item == expected), "{at}");
+    for (at, (_, to, sums, wider)) in vectors.iter().enumerate() {
+        let rounds: Vec<usize> = (at..runs).step_by(lens.len()).collect();
+        let Some(last) = rounds.last() else { continue };
+        let to = context.block_on(download(to)).unwrap().unwrap();
+        let root = |(place, &its): (usize, &u32)| its == item(last % ranks, place);
+        assert!(to.iter().all(|items| items.iter().enumerate().all(root)), "{at}");
+        // Sums of sums: all ranks hold the same, multiplied with each run.
+        let expected: Vec<u64> = (0..lens[at])
+            .map(|place| (0..ranks).map(|rank| u64::from(item(rank, place))).sum())
+            .map(|sum: u64| rounds[1..].iter().fold(sum, |sum, _| sum.wrapping_mul(ranks as u64)))
+            .collect();
         let wider = context.block_on(download(wider)).unwrap().unwrap();
-        assert!(rounds == 0 || wider.iter().flatten().all(|item| *item == ranks as u64 - 1));
+        assert!(wider.iter().all(|items| *items == expected), "{at}");
+        let sums = context.block_on(download(sums)).unwrap().unwrap();
+        let narrow: Vec<u32> = expected.iter().map(|&sum| sum as u32).collect();
+        assert!(sums.iter().all(|items| *items == narrow), "{at}");
     }
 }
 
@@ -217,8 +227,9 @@ fn packets_between_all_devices() {
         options.patience = Duration::from_secs(5);
         let mut communicator = Communicator::with_options(&context, options).unwrap();
         let ranks = context.devices().len();
-        let items: Vec<Vec<f64>> =
-            (0..ranks).map(|rank| vec![rank as f64; scaled(400_000, 20_000)]).collect();
+        let item = |rank: usize, at: usize| (rank * 3 + at) as f64;
+        let items = |rank| (0..scaled(400_000, 20_000)).map(|at| item(rank, at)).collect();
+        let items: Vec<Vec<f64>> = (0..ranks).map(items).collect();
         let mut vectors = upload(&context, &items).unwrap();
         let run = async {
             let mut collectives = communicator.begin().await?;
@@ -227,8 +238,9 @@ fn packets_between_all_devices() {
             download(&vectors).await
         };
         let vectors = context.block_on(run).unwrap().unwrap();
-        let expected = (0..ranks).sum::<usize>() as f64;
-        assert!(vectors.iter().flatten().all(|item| *item == expected), "{algorithm:?}, {way:?}");
+        let sum = |at| (0..ranks).map(|rank| item(rank, at)).sum::<f64>();
+        let are_sums = |items: &Vec<f64>| items.iter().enumerate().all(|(at, &it)| it == sum(at));
+        assert!(vectors.iter().all(are_sums), "{algorithm:?}, {way:?}");
     }
 }
 
