@@ -26,6 +26,8 @@ static COUNT_UP: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
 fn main() -> Result<(), millstream::flow::Error> {
     set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
+    // Such as why there are host devices here in place of GPUs.
+    context.warnings().iter().for_each(|warning| eprintln!("{warning}"));
     let first = &context.devices()[0];
     // A device alone sends to the host: a link has two ends.
     let second = context.devices().get(1).unwrap_or(context.host());

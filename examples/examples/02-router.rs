@@ -1,5 +1,5 @@
-//! A router: host messages go to whichever device has a free buffer, and a
-//! policy of the program's own sends urgent ones to the first device.
+//! A router with a policy of the program's own: urgent messages go to the first device, which is kept
+//! free for them; others to whichever other device has a free buffer.
 //! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:3`.
 
 use futures_util::future::try_join_all;

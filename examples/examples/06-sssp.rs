@@ -21,12 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })??;
     let distances = result.distances.as_integers().ok_or("no integers")?;
     assert_eq!((distances[510], distances[999], distances[1000]), (850, 2340, UNREACHED));
-    let predecessors = result.predecessors.as_deref().unwrap_or_default();
-    let mut way = vec![510];
-    while let Some(&corner) = way.last().filter(|&&corner| corner != 0) {
-        way.push(predecessors[corner as usize]);
-    }
-    println!("to corner 510 in 850: {:?}", way.iter().rev().collect::<Vec<_>>());
+    println!("to corner 510 in 850: {:?}", result.path_to(510).ok_or("no way")?);
     println!("{} work items for {} corners", result.statistics.work_items(), result.reached());
     Ok(())
 }

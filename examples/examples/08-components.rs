@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Numbers that differ by 6 or by 10 belong together: the even, and the odd.
     let vertices = 100_000;
     let edges = [6, 10].into_iter().flat_map(|step| (step..vertices).map(move |v| (v, v - step)));
-    // Small segments, so that every device gets some.
+    // Small packets, so that every device gets some.
     let mut options = CcOptions::default();
     options.packet_bytes = 1 << 12;
     let search = Cc::run_streamed(&context, vertices, edges, options);

@@ -51,9 +51,9 @@ impl Method {
 impl fmt::Display for Method {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Method::EveryArc => "every arc",
-            Method::TowardsSmaller => "arcs towards smaller vertices",
-            Method::OutsideHub => "a search from the hub, then arcs outside",
+            Method::EveryArc => "every-arc",
+            Method::TowardsSmaller => "towards-smaller",
+            Method::OutsideHub => "outside-hub",
         })
     }
 }

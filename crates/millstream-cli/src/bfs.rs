@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
     /// Last level to reach.
     #[arg(long, value_name = "N")]
     depth_limit: Option<u32>,
-    /// Steps of the priority threshold, on the worklist unless by near and far piles, in levels;
-    /// auto is 32 there, 128 or on GPUs 256 by piles; off for none.
+    /// Step in levels: of the worklist's priority threshold (auto: 32), or between near and far piles
+    /// (auto: 128, on GPUs 256); off: no steps. Asks for the worklist unless --algorithm is near-far.
     #[arg(long, value_name = "X|auto|off", default_value = "auto", value_parser = delta)]
     delta: Delta,
     /// Makes neither the order of degrees nor packed rows nor hubs beside the graph's rows: a faster

@@ -20,12 +20,12 @@ use crate::report::{Answer, Clock, Common, LayoutReport};
 /// Weak components: directions of arcs do not count.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Scatters edges from the host while the devices work, instead of uploading
+    /// Scatters rows of arcs from the host while the devices work, instead of uploading
     /// the graph first: there is nothing to divide, so it goes without --partitioner.
     #[arg(long)]
     streamed: bool,
-    /// Bytes of a packet at most, 1048576 unless given; there are packets where edges are streamed,
-    /// devices do not reach each other's memory (GPUs: over NVLink), or --transfer is copy or host.
+    /// Bytes of a packet at most, 1048576 unless given; there are packets where rows are streamed
+    /// (less than 16 counts as 16 then), devices do not reach each other's memory (GPUs: over NVLink), or --transfer is copy or host.
     #[arg(long, value_name = "N")]
     packet_bytes: Option<usize>,
     /// Packet buffers of each device and router; 2 unless given.
@@ -47,8 +47,7 @@ struct Report {
     common: Common,
     components: usize,
     largest: u32,
-    /// Which arcs were hooked.
-    hooked: String,
+    method: String,
     layouts: Vec<LayoutReport>,
 }
 
@@ -56,7 +55,7 @@ struct Report {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let Arguments { input, spread, answer: how, streamed, .. } = arguments;
     if *streamed && spread.has_partitioner() {
-        let reason = "edges that are streamed go to whichever device is free";
+        let reason = "rows that are streamed go to whichever device is free";
         return Err(Error::Usage(format!("--partitioner does not go with --streamed: {reason}")));
     }
     let mut options = CcOptions::default();
@@ -98,8 +97,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let forest = u64::from(graph.vertices()) - sizes.len() as u64;
     job.common.useful_work_items = Some(job.common.work_items.min(forest));
     let largest = sizes.iter().map(|&(_, size)| size).max().unwrap_or(0);
-    let hooked = result.method.map_or("edges from the host".to_string(), |how| how.to_string());
-    let report = |common| Report { common, components: sizes.len(), largest, hooked, layouts };
+    let method = result.method.map_or("streamed".to_string(), |method| method.to_string());
+    let report = |common| Report { common, components: sizes.len(), largest, method, layouts };
     job.answer(report, table, written)
 }
 
@@ -112,7 +111,7 @@ fn remark_on_packets(arguments: &Arguments, context: &Context) {
     let given = options.into_iter().find_map(|(is_given, name)| is_given.then_some(name));
     if let Some(option) = given.filter(|_| !arguments.streamed && !sends_packets(context)) {
         let reason = "the devices reach each other's memory, and send no packets";
-        let unless = "unless --transfer is copy or host, or edges are --streamed";
+        let unless = "unless --transfer is copy or host, or rows are --streamed";
         remark(format_args!("{option} does nothing here: {reason}, {unless}"));
     }
 }
@@ -130,5 +129,5 @@ fn write(path: &Path, graph: &CsrGraph, labels: &[u32]) -> Result<(), Error> {
 
 fn table(report: &Report) -> String {
     let components = format!("{}, the largest of {}", report.components, report.largest);
-    report.common.table(&[("components", components), ("hooked", report.hooked.clone())])
+    report.common.table(&[("method", report.method.clone()), ("components", components)])
 }

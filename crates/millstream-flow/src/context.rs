@@ -134,7 +134,8 @@ impl Context {
         self.devices().len() < 2 || matches!(self.transfer, None | Some(TransferWay::Push))
     }
 
-    /// What went wrong when the devices were opened and only costs time.
+    /// What went wrong when the devices were opened and did not stop it: see
+    /// [`DeviceSet::warnings`](millstream_device::DeviceSet::warnings).
     pub fn warnings(&self) -> &[String] {
         self.devices.warnings()
     }

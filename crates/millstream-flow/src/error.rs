@@ -35,7 +35,7 @@ pub enum Error {
         endpoint: String,
     },
     /// A second link between the same endpoints \[G §3\]; use another router.
-    #[error("a second link from {from} to {to}: a router of its own takes it")]
+    #[error("there is a link from {from} to {to} already: another one needs a router of its own")]
     DuplicateLink {
         /// Source.
         from: String,

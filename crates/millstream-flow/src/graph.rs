@@ -285,6 +285,10 @@ impl Graph {
     /// Dropping the future drops all tasks and ends the graph, as dropping a graph that has
     /// not run does; buffers are freed when the devices are done with them. It waits for tasks
     /// [on threads](Graph::spawn_on_thread) to come to their next await.
+    ///
+    /// # Device ordering
+    /// When it resolves, tasks are over. What they have submitted may still run: await its events, or use
+    /// [`quiesce`](millstream_device::DeviceSet::quiesce).
     pub async fn run<R, E: Into<Error>>(
         self,
         main: impl Future<Output = Result<R, E>>,

@@ -46,7 +46,7 @@ impl Route {
 /// use millstream_device::Device;
 /// use millstream_flow::{MessageInfo, Policy, Route};
 ///
-/// /// Small messages go to the first device, large ones to all.
+/// /// Small messages go to the first device, large ones to whichever has a free buffer.
 /// struct BySize;
 ///
 /// impl Policy for BySize {

@@ -22,9 +22,9 @@ pub struct LinkStatistics {
     /// Packets that a kernel of the source wrote into the destination's memory, or one of the
     /// destination read in the source's.
     pub packets_pushed: u64,
-    /// Packets that kernels wrote into memory of the host and read there: some of
-    /// those through the host.
-    pub packets_mapped: u64,
+    /// Packets that kernels wrote into memory of the host and read there, the way
+    /// [`Host`](TransferWay::Host): some of those through the host.
+    pub packets_by_host: u64,
 }
 
 impl LinkStatistics {
@@ -38,7 +38,7 @@ impl LinkStatistics {
             largest_packet_bytes: 0,
             packets_through_host: 0,
             packets_pushed: 0,
-            packets_mapped: 0,
+            packets_by_host: 0,
         }
     }
 
@@ -82,7 +82,7 @@ impl LinkStatistics {
         self.largest_packet_bytes = self.largest_packet_bytes.max(other.largest_packet_bytes);
         self.packets_through_host += other.packets_through_host;
         self.packets_pushed += other.packets_pushed;
-        self.packets_mapped += other.packets_mapped;
+        self.packets_by_host += other.packets_by_host;
     }
 
     /// Packets that went this way.
@@ -98,10 +98,10 @@ impl LinkStatistics {
     pub fn packets_by(&self, way: TransferWay) -> u64 {
         match way {
             TransferWay::Copy => {
-                self.packets.saturating_sub(self.packets_pushed + self.packets_mapped)
+                self.packets.saturating_sub(self.packets_pushed + self.packets_by_host)
             }
             TransferWay::Push => self.packets_pushed,
-            TransferWay::Host => self.packets_mapped,
+            TransferWay::Host => self.packets_by_host,
         }
     }
 
@@ -112,6 +112,6 @@ impl LinkStatistics {
         self.largest_packet_bytes = self.largest_packet_bytes.max(bytes);
         self.packets_through_host += u64::from(through_host);
         self.packets_pushed += u64::from(way == TransferWay::Push);
-        self.packets_mapped += u64::from(way == TransferWay::Host);
+        self.packets_by_host += u64::from(way == TransferWay::Host);
     }
 }

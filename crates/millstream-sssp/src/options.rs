@@ -46,11 +46,11 @@ pub struct SsspOptions {
     pub delta: Delta,
     /// In steps: once a step is settled, vertices that are left pull if the arcs that
     /// enter them are less than those that enter the step's, times this; else the step's
-    /// vertices push. 0 never pulls, and more than 2^27 is as much.
+    /// vertices push. 0 never pulls, and values above 2^27 count as that.
     pub pull: u32,
     /// In steps: all that is left is one step, without an order, if the arcs that enter
     /// it, times this, are less than all arcs. 0 makes every step but the first the
-    /// last, and more than 2^27 is as much.
+    /// last, and values above 2^27 count as that.
     pub rest: u32,
     /// By near and far piles: for how many vertices that wait at a time a GPU has room; for far ones
     /// twice as many, of which each of its blocks has its part. 40 to 48 bytes each, and no more than

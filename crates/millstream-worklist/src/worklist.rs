@@ -177,8 +177,8 @@ impl<P: Program> DistributedWorklist<P> {
     /// Entries of each queue, rounded up to a power of two; a device's share of
     /// the items unless set, and if the worker is fused [`Program::most_queued`], or all items in
     /// a ring; twice as many as that, but not more than all items, with a
-    /// [`delta`](DistributedWorklist::delta). Smaller queues lose nothing: they are swept. More
-    /// than one for each item, and on GPUs 2^19 more, are as many.
+    /// [`delta`](DistributedWorklist::delta). Smaller queues lose nothing: they are swept. At most
+    /// one for each item, on GPUs 2^19 more: larger values count as that.
     #[must_use]
     pub fn queue_entries(self, entries: usize) -> DistributedWorklist<P> {
         DistributedWorklist { queue_entries: Some(entries), ..self }

@@ -240,7 +240,7 @@ impl<T: Item> DeviceLink<T> {
         }
         match self.way {
             TransferWay::Host => {
-                statistics.packets_mapped = statistics.packets;
+                statistics.packets_by_host = statistics.packets;
                 statistics.packets_through_host = statistics.packets;
             }
             _ => statistics.packets_pushed = statistics.packets,
