@@ -4,8 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytemuck::Pod;
 use futures_util::future::try_join_all;
-use millstream_device::{AtomicPod, Device, Download, HostData, SharedBuffer, Stream};
+use millstream_device::{
+    AtomicPod, Device, DeviceBuffer, Download, HostData, SharedBuffer, Stream,
+};
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, Weights};
@@ -147,11 +150,9 @@ impl DistributedGraph {
             let weights = match &weights {
                 HostWeights::None => PartWeights::None,
                 HostWeights::Integer(all) => {
-                    PartWeights::Integer(Arc::new(stream.lent(all.part(&arcs)?)?))
+                    PartWeights::Integer(Arc::new(all.uploaded(stream, &arcs)?))
                 }
-                HostWeights::Real(all) => {
-                    PartWeights::Real(Arc::new(stream.lent(all.part(&arcs)?)?))
-                }
+                HostWeights::Real(all) => PartWeights::Real(Arc::new(all.uploaded(stream, &arcs)?)),
             };
             let offsets = Arc::new(stream.lent(offsets)?);
             let targets = targets.slice(arcs)?;
@@ -358,20 +359,26 @@ enum HostWeights<'a> {
 
 /// What there is of every arc, on the host.
 enum HostColumn<'a, T> {
-    /// Uploads, which may outlive it, get copies.
     Lent(&'a [T]),
     Given(HostData<T>),
 }
 
-impl<T: Copy + Send + Sync + 'static> HostColumn<'_, T> {
-    fn part(&self, arcs: &Range<usize>) -> Result<HostData<T>> {
-        Ok(match self {
-            // By all threads: pages that nobody has touched cost more than the copy.
-            HostColumn::Lent(all) => {
-                all[arcs.clone()].par_iter().in_pieces().copied().collect::<Vec<T>>().into()
-            }
-            HostColumn::Given(all) => all.slice(arcs.clone())?,
-        })
+impl<T: Pod + Send + Sync> HostColumn<'_, T> {
+    /// What these arcs have, on a device.
+    fn uploaded(&self, stream: &Stream, arcs: &Range<usize>) -> Result<DeviceBuffer<T>> {
+        let all = match self {
+            HostColumn::Lent(all) => &all[arcs.clone()],
+            HostColumn::Given(all) => return Ok(stream.lent(all.slice(arcs.clone())?)?),
+        };
+        if stream.device().is_gpu() {
+            let mut buffer = stream.device().buffer_to_overwrite(all.len())?;
+            let copy = |first: usize, to: &mut [T]| to.copy_from_slice(&all[first..][..to.len()]);
+            stream.upload_made(&mut buffer, copy)?;
+            return Ok(buffer);
+        }
+        // What is lent may outlive the graph. By all threads: pages that nobody has touched cost more than the
+        // copy.
+        Ok(stream.lent(all.par_iter().in_pieces().copied().collect::<Vec<T>>())?)
     }
 }
 

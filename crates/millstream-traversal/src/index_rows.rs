@@ -15,8 +15,10 @@ use crate::graph::DistributedGraph;
 use crate::sort_rows::{LongRow, ROWS_OF_WARP};
 use crate::upload_to_all::upload_to_all;
 
-/// Threads of the one block that makes an index.
+/// Threads of a block that makes an index.
 const THREADS: u32 = 1024;
+/// Rows of a tile, which such a block indexes.
+const ROWS_OF_TILE: usize = 8 * THREADS as usize;
 /// Rows that a thread looks at, at least.
 const ROWS: usize = 1 << 14;
 
@@ -24,6 +26,7 @@ millstream_device::cuda_struct! {
     /// `RowReport` of `index_rows.cuh`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
     pub(crate) struct RowReport as "millstream::RowReport" {
+        /// Of all rows.
         pub(crate) arcs: u64,
         /// Arcs of the longest row,
         pub(crate) longest: u64,
@@ -31,6 +34,17 @@ millstream_device::cuda_struct! {
         pub(crate) longest_row: u64,
         /// Rows that are [long](LongRow).
         pub(crate) long_rows: u64,
+    }
+}
+
+impl RowReport {
+    /// Rows that come after these.
+    fn add(&mut self, later: &RowReport) {
+        if later.longest > self.longest {
+            (self.longest, self.longest_row) = (later.longest, later.longest_row);
+        }
+        self.arcs += later.arcs;
+        self.long_rows += later.long_rows;
     }
 }
 
@@ -42,11 +56,14 @@ pub(crate) fn index_rows(
     others: Option<&DeviceBuffer<u64>>,
 ) -> Result<(DeviceBuffer<u64>, Download<RowReport>)> {
     let device = stream.device();
-    let none = device.buffer(0)?;
-    let mut offsets = device.buffer_to_overwrite(counts.len() + 1)?;
+    let (none, rows) = (device.buffer(0)?, counts.len());
+    let mut offsets = device.buffer_to_overwrite(rows + 1)?;
+    let mut tiles = device.buffer_to_overwrite(rows.div_ceil(ROWS_OF_TILE))?;
     let mut report = device.buffer_to_overwrite(1)?;
-    let arguments = (counts, others.unwrap_or(&none), &mut offsets, &mut report);
-    INDEX.launch(stream, THREADS as usize, arguments)?;
+    let size = tiles.len() * THREADS as usize;
+    INDEX.launch(stream, size, (counts, others.unwrap_or(&none), &mut offsets, &mut tiles))?;
+    SUM.launch(stream, THREADS as usize, (&mut tiles, &mut offsets, &mut report))?;
+    ADD.launch(stream, rows, (&tiles, &mut offsets))?;
     Ok((offsets, stream.download(&report)?))
 }
 
@@ -98,24 +115,57 @@ type List = (Read<u64>, Shared<u64>, Write<LongRow>);
 
 static INDEX: LazyLock<Kernel<Index>> = LazyLock::new(|| {
     type View<'a> = (&'a [AtomicU64], &'a [u64], &'a mut [u64], &'a mut [RowReport]);
-    let twin = Kernel::from_closure("index_rows", |_, view: View<'_>| {
-        let (counts, others, offsets, report) = view;
-        let mut all = RowReport::zeroed();
-        for (row, count) in counts.iter().enumerate() {
-            let other = others.get(row..row + 2).map_or(0, |row| row[1] - row[0]);
-            let length = count.load(Ordering::Relaxed) + other;
-            if length > all.longest {
-                (all.longest, all.longest_row) = (length, row as u64);
+    let twin = Kernel::from_closure("index_tiles", |_, view: View<'_>| {
+        let (counts, others, offsets, tiles) = view;
+        for (tile, (rows, report)) in counts.chunks(ROWS_OF_TILE).zip(tiles).enumerate() {
+            let mut all = RowReport::zeroed();
+            for (row, count) in (tile * ROWS_OF_TILE..).zip(rows) {
+                let other = others.get(row..row + 2).map_or(0, |row| row[1] - row[0]);
+                let length = count.load(Ordering::Relaxed) + other;
+                offsets[row] = all.arcs;
+                let is_long = u64::from(length > ROWS_OF_WARP);
+                all.add(&RowReport {
+                    arcs: length,
+                    longest: length,
+                    longest_row: row as u64,
+                    long_rows: is_long,
+                });
             }
-            all.long_rows += u64::from(length > ROWS_OF_WARP);
-            offsets[row] = all.arcs;
-            all.arcs += length;
+            *report = all;
         }
-        offsets[counts.len()] = all.arcs;
-        report[0] = all;
         Ok(())
     });
-    twin.with_cuda(trusted("index_rows"))
+    twin.with_cuda(trusted("index_tiles"))
+});
+
+static SUM: LazyLock<Kernel<(Write<RowReport>, Write<u64>, Write<RowReport>)>> =
+    LazyLock::new(|| {
+        type View<'a> = (&'a mut [RowReport], &'a mut [u64], &'a mut [RowReport]);
+        let twin = Kernel::from_closure("sum_tiles", |_, (tiles, offsets, report): View<'_>| {
+            let mut all = RowReport::zeroed();
+            for tile in tiles {
+                let begin = all.arcs;
+                all.add(tile);
+                tile.arcs = begin;
+            }
+            offsets[offsets.len() - 1] = all.arcs;
+            report[0] = all;
+            Ok(())
+        });
+        twin.with_cuda(trusted("sum_tiles"))
+    });
+
+static ADD: LazyLock<Kernel<(Read<RowReport>, Write<u64>)>> = LazyLock::new(|| {
+    type View<'a> = (&'a [RowReport], &'a mut [u64]);
+    let twin = Kernel::from_closure("add_tiles", |_, (tiles, offsets): View<'_>| {
+        // But the end of all.
+        let rows = offsets.len() - 1;
+        for (rows, tile) in offsets[..rows].chunks_mut(ROWS_OF_TILE).zip(tiles) {
+            rows.iter_mut().for_each(|offset| *offset += tile.arcs);
+        }
+        Ok(())
+    });
+    twin.with_cuda(trusted("add_tiles"))
 });
 
 static LIST: LazyLock<Kernel<List>> = LazyLock::new(|| {
@@ -154,11 +204,14 @@ fn cuda_source(entry: &'static str) -> CudaSource {
     );
     let source = CudaSource::new("index_rows.cuh", entry, TEXT);
     let source = source.structs(&[RowReport::LAYOUT, LongRow::LAYOUT]);
-    if entry == "index_rows" { source.threads(THREADS) } else { source }
+    match entry {
+        "index_tiles" | "sum_tiles" => source.threads(THREADS),
+        _ => source,
+    }
 }
 
-pub(crate) fn cuda_sources() -> [CudaSource; 3] {
-    ["index_rows", "list_long_rows", "mark_rows"].map(cuda_source)
+pub(crate) fn cuda_sources() -> [CudaSource; 5] {
+    ["index_tiles", "sum_tiles", "add_tiles", "list_long_rows", "mark_rows"].map(cuda_source)
 }
 
 #[cfg(test)]
