@@ -1,9 +1,7 @@
 //! How many arcs vertices have, whatever these lead to: all that most partitions are made of.
 
-use rayon::prelude::*;
-
 use crate::CsrGraph;
-use crate::rows::offsets;
+use crate::rows::sum_before;
 use crate::storage::Storage;
 
 /// How many arcs each vertex has: of a graph those that leave it.
@@ -37,9 +35,8 @@ impl Degrees for CsrGraph {
 ///
 /// ```
 /// use millstream_graph::{Degrees, RowIndex, partition};
-/// use rayon::prelude::*;
 ///
-/// let entering = RowIndex::new([2, 0, 3].into_par_iter());
+/// let entering = RowIndex::new(vec![2, 0, 3]);
 /// assert_eq!(entering.offsets(), [0, 2, 2, 5]);
 /// assert_eq!((entering.vertices(), entering.degree(2)), (3, 3));
 /// assert_eq!(partition::edge_balanced_blocks(&entering, 2).boundaries(), [0, 2, 3]);
@@ -50,9 +47,11 @@ pub struct RowIndex {
 }
 
 impl RowIndex {
-    /// Of rows with so many arcs each: 2^32 - 1 of them at most.
-    pub fn new(lengths: impl IndexedParallelIterator<Item = u64>) -> RowIndex {
-        RowIndex { offsets: offsets(lengths).into() }
+    /// Of rows with so many arcs each: 2^32 - 1 of them at most. Nothing is copied if there is room for one more.
+    pub fn new(mut lengths: Vec<u64>) -> RowIndex {
+        let arcs = sum_before(&mut lengths);
+        lengths.push(arcs);
+        RowIndex { offsets: lengths.into() }
     }
 
     /// That of a graph.

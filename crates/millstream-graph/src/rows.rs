@@ -1,5 +1,6 @@
 //! Work on all rows at once, on slices, while a graph is built.
 
+use std::mem::replace;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -161,25 +162,29 @@ fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [
 
 /// Row index from the length of each row: where it begins, and the end of all.
 pub(crate) fn offsets(lengths: impl IndexedParallelIterator<Item = u64>) -> Vec<u64> {
-    let mut offsets = vec![0; lengths.len() + 1];
-    let rows = &mut offsets[1..];
-    rows.par_iter_mut().in_pieces().zip(lengths).for_each(|(offset, length)| *offset = length);
-    let sum = |rows: &[u64]| rows.iter().sum::<u64>();
-    let sums: Vec<u64> = rows.par_chunks(LEAST).map(sum).collect();
-    let begins: Vec<u64> = sums
-        .iter()
-        .scan(0, |end, sum| {
-            *end += sum;
-            Some(*end - sum)
-        })
-        .collect();
-    rows.par_chunks_mut(LEAST).zip(begins).for_each(|(rows, mut end)| {
-        for offset in rows {
-            end += *offset;
-            *offset = end;
+    let mut offsets = Vec::with_capacity(lengths.len() + 1);
+    offsets.par_extend(lengths.in_pieces());
+    let arcs = sum_before(&mut offsets);
+    offsets.push(arcs);
+    offsets
+}
+
+/// Puts the sum of what comes before in the place of each number, and gives the sum of all.
+pub(crate) fn sum_before(numbers: &mut [u64]) -> u64 {
+    let sum = |numbers: &[u64]| numbers.iter().sum::<u64>();
+    let sums: Vec<u64> = numbers.par_chunks(LEAST).map(sum).collect();
+    let mut all = 0;
+    let begin = |sum| {
+        all += sum;
+        all - sum
+    };
+    let begins: Vec<u64> = sums.iter().map(begin).collect();
+    numbers.par_chunks_mut(LEAST).zip(begins).for_each(|(numbers, mut end)| {
+        for number in numbers {
+            end += replace(number, end);
         }
     });
-    offsets
+    all
 }
 
 /// Cuts `values`, one for each arc or none, into blocks of whole rows that can be

@@ -101,10 +101,10 @@ impl<R: Real> PullGraph<R> {
         is_weighted: bool,
     ) -> Result<PullGraph<R>> {
         let (start, exchange) = (Instant::now(), Exchange::of(context));
-        let order = RowOrder::of(graph);
         let parts_of = |entering: &RowIndex| {
             let balanced = || partition::edge_balanced_blocks(entering, context.devices().len());
-            order.sorted(&partition.cloned().unwrap_or_else(balanced), entering)
+            let partition = partition.cloned().unwrap_or_else(balanced);
+            RowOrder::of(graph, entering).sorted(&partition, entering)
         };
         let (partition, rows) = match exchange {
             Exchange::Gang => match of_gpus(context, graph, &parts_of, is_weighted).await {
@@ -265,7 +265,7 @@ async fn of_gpus<R: Real>(
     let upload = Entering::upload::<Error>(context, graph, parts_of, columns);
     let Entering { rows, degrees, .. } = upload.await?;
     let slices = gpu_slices::on_gpus(&rows, &degrees).await?;
-    Ok((rows.partition().clone(), slices.into_iter().map(Rows::Gpu).collect()))
+    Ok((rows.into_partition(), slices.into_iter().map(Rows::Gpu).collect()))
 }
 
 /// Rows that the host makes.

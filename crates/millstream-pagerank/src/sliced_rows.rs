@@ -149,7 +149,7 @@ mod tests {
             let transposed = graph.transposed().unwrap();
             for parts in [1, 3] {
                 let blocks = partition::edge_balanced_blocks(&transposed, parts);
-                let partition = RowOrder::of(&graph).sorted(&blocks, &transposed);
+                let partition = RowOrder::of(&graph, &transposed).sorted(&blocks, &transposed);
                 let mut found = Vec::new();
                 for part in 0..parts {
                     let rows = SlicedRows::new(&transposed, &partition, part, false);

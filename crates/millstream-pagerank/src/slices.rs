@@ -49,9 +49,9 @@ pub(crate) enum RowOrder {
 }
 
 impl RowOrder {
-    /// Of the rows of a graph, or of its arcs the other way round.
-    pub(crate) fn of(graph: &CsrGraph) -> RowOrder {
-        if partition::is_mesh_like(graph) {
+    /// Of the rows of a graph, or of its arcs the other way round: as many as `entering` says.
+    pub(crate) fn of(graph: &CsrGraph, entering: &impl Degrees) -> RowOrder {
+        if !partition::has_hub(graph) && !partition::has_hub(entering) {
             return RowOrder::InWindows;
         }
         match DepthProbe::new(graph).is_deep() {
@@ -161,7 +161,7 @@ mod tests {
         let entering = CsrGraph::from_edges(all, &arcs).unwrap();
         assert!(DepthProbe::new(&entering).is_deep() && !partition::is_mesh_like(&entering));
         let blocks = partition::contiguous_blocks(&entering, 1);
-        let parts = RowOrder::of(&entering).sorted(&blocks, &entering);
+        let parts = RowOrder::of(&lattice, &entering).sorted(&blocks, &entering);
         let slices = Slices::new(&entering, &originals(&parts, 0));
         assert_eq!((parts.to_original(0), slices.long_rows), (sink, 1));
         assert!(parts.to_original(300) < 600, "all are sorted together");

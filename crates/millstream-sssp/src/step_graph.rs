@@ -58,11 +58,11 @@ impl StepGraph {
         }
         // Those that enter are checked when they are uploaded.
         check_rows(context, graph)?;
-        let has_order = DegreeOrder::is_worth_it(context, graph, depth);
         let parts_of = |entering: &RowIndex| {
             let balanced = || partition::edge_balanced_blocks(entering, context.devices().len());
             let partition = partition.cloned().unwrap_or_else(balanced);
-            match has_order {
+            let is_mesh_like = || !partition::has_hub(graph) && !partition::has_hub(entering);
+            match DegreeOrder::is_worth_it(context, graph, depth, is_mesh_like) {
                 true => partition.by_degree(entering, DegreeOrder::SPREAD),
                 false => partition,
             }

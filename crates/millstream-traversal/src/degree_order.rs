@@ -50,7 +50,7 @@ impl DegreeOrder {
         depth: Option<DepthProbe>,
     ) -> (Partition, Option<DegreeOrder>) {
         let start = Instant::now();
-        match DegreeOrder::is_worth_it(context, graph, depth) {
+        match DegreeOrder::is_worth_it(context, graph, depth, || partition::is_mesh_like(graph)) {
             true => {
                 let ordered = partition.by_degree(graph, window);
                 (ordered, Some(DegreeOrder { time: start.elapsed() }))
@@ -60,10 +60,15 @@ impl DegreeOrder {
     }
 
     /// Whether there is such an order, whichever way the arcs of `graph` go.
-    pub fn is_worth_it(context: &Context, graph: &CsrGraph, depth: Option<DepthProbe>) -> bool {
+    pub fn is_worth_it(
+        context: &Context,
+        graph: &CsrGraph,
+        depth: Option<DepthProbe>,
+        is_mesh_like: impl FnOnce() -> bool,
+    ) -> bool {
         context.all_gpus()
             && !depth.unwrap_or_else(|| DepthProbe::new(graph)).is_deep()
-            && !partition::is_mesh_like(graph)
+            && !is_mesh_like()
     }
 
     /// What it has cost: nothing of the devices' memory, but time, in which `graph` was

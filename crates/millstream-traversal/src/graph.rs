@@ -189,6 +189,11 @@ impl DistributedGraph {
         &self.partition
     }
 
+    /// The same, of which this is not there any more.
+    pub fn into_partition(self) -> Partition {
+        self.partition
+    }
+
     /// Who owns which vertices, for a program on a worklist.
     pub fn owners(&self) -> Owners {
         Owners::new(self.partition.boundaries())

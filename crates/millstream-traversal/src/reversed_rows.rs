@@ -1,19 +1,19 @@
 //! Arcs the other way round: rows of the vertices that they lead to, made by the devices of rows of
 //! those that they leave: `reversed_rows.cuh`, and its twins.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bytemuck::Pod;
 use millstream_device::{
-    CudaSource, DeviceBuffer, Download, Kernel, KernelResult, Parameter, Read, Shared,
-    SharedBuffer, Stream, Trusted, Value, Write,
+    CudaSource, DeviceBuffer, Kernel, KernelResult, Parameter, Read, Shared, SharedBuffer, Stream,
+    Trusted, Value, Write,
 };
 use millstream_flow::Context;
 use millstream_graph::RowIndex;
 use millstream_graph::pieces::visit_rows;
-use rayon::prelude::*;
 
 use crate::Result;
 use crate::checks::check_row;
@@ -22,6 +22,11 @@ use crate::index_rows::{RowReport, index_rows, long_rows};
 use crate::part::{Part, PartWeights};
 use crate::sort_rows::{LongRow, RowOrder, RowsToSort};
 use crate::upload_to_all::upload_to_all;
+
+/// Numbers that come to the host at once, and how often: in the pinned memory that has served packets of
+/// uploads. To pin more would take longer than to copy all.
+const PIECE: usize = 1 << 21;
+const PIECES: usize = 3;
 
 /// What one device turns round: all arcs of `parts`, each with its first vertex, that lead to `vertices`.
 #[derive(Debug)]
@@ -83,16 +88,26 @@ pub async fn symmetrized_rows(
 /// Cancel safe: it only reads.
 pub(crate) async fn entering_degrees(graph: &DistributedGraph) -> Result<RowIndex> {
     let parts = graph.parts_from();
-    let count = |_, stream: &Stream, own: Range<usize>| -> Result<Download<u64>> {
+    let count = |_, stream: &Stream, own: Range<usize>| -> Result<SharedBuffer<u64>> {
         let none = stream.device().buffer(0)?;
-        let counts = count_entering(stream, &parts, own.start as u32..own.end as u32, &none)?;
-        Ok(stream.download_shared(&counts, 0..own.len())?)
+        count_entering(stream, &parts, own.start as u32..own.end as u32, &none)
     };
-    let mut lengths = Vec::with_capacity(graph.vertices() as usize);
-    for its in upload_to_all(graph.context(), graph.owned(), count).await? {
-        its.append_to(&mut lengths, |length| length).await?;
+    let counted = upload_to_all(graph.context(), graph.owned(), count).await?;
+    let mut lengths = Vec::with_capacity(graph.vertices() as usize + 1);
+    for (device, counts) in graph.context().devices().iter().zip(counted) {
+        let (stream, mut arriving) = (device.stream()?, VecDeque::new());
+        let piece = |first| first..counts.len().min(first + PIECE);
+        let firsts = (0..counts.len()).step_by(PIECE);
+        let mut pieces = firsts.map(|first| stream.download_shared(&counts, piece(first)));
+        loop {
+            for piece in pieces.by_ref().take(PIECES - arriving.len()) {
+                arriving.push_back(piece?);
+            }
+            let Some(its) = arriving.pop_front() else { break };
+            its.append_to(&mut lengths, |length| length).await?;
+        }
     }
-    Ok(RowIndex::new(lengths.into_par_iter()))
+    Ok(RowIndex::new(lengths))
 }
 
 /// How many of the arcs in `parts` lead to each of `vertices`, which have other ids there if there are new ones.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rayon::prelude::*;
 
 use super::{Partition, edge_balanced_blocks};
-use crate::CsrGraph;
 use crate::pieces::InPieces;
+use crate::{CsrGraph, Degrees};
 
 /// More arcs than this make a vertex a hub. Road maps have 10 at most, and finite
 /// elements seldom more than 30.
@@ -28,12 +28,18 @@ pub fn automatic(graph: &CsrGraph, parts: usize) -> Partition {
     edge_balanced_blocks(graph, parts)
 }
 
-/// Whether no vertex is a hub: none has more than 32 arcs that leave it, or that
+/// Whether a vertex has more than 32 arcs.
+pub fn has_hub(degrees: &impl Degrees) -> bool {
+    let vertices = (0..degrees.vertices()).into_par_iter().in_pieces();
+    vertices.any(|vertex| degrees.degree(vertex) > HUB)
+}
+
+/// Whether no vertex is a [hub](has_hub), by the arcs that leave it or by those that
 /// enter it. Power-law graphs of any size worth dividing have vertices with
 /// hundreds.
 pub fn is_mesh_like(graph: &CsrGraph) -> bool {
     let vertices = graph.vertices();
-    if (0..vertices).into_par_iter().in_pieces().any(|vertex| graph.degree(vertex) > HUB) {
+    if has_hub(graph) {
         return false;
     }
     let entering: Vec<AtomicU32> = (0..vertices).map(|_| AtomicU32::new(0)).collect();

@@ -11,10 +11,43 @@ use crate::pieces::InPieces;
 
 /// Vertices with so many arcs or more are few: they are sorted by comparing them.
 const MANY: usize = 1 << 12;
-/// Vertices that one thread counts at least; so few are sorted by comparing them all.
+/// Vertices that one thread counts at least.
 pub(super) const LEAST: usize = 1 << 16;
 /// Pieces for each thread.
 const PIECES: usize = 4;
+
+/// Degrees of fewer arcs are counted where vertices are few.
+const SMALL: usize = 256;
+
+/// As [`sort_by_degree`], by one thread, of few vertices.
+pub(super) fn sort_few_by_degree(
+    vertices: Range<u32>,
+    degree: impl Fn(u32) -> u64,
+    places: &mut [u32],
+) {
+    let first = vertices.start;
+    let mut degrees: Vec<u64> = vertices.clone().map(degree).collect();
+    let most = degrees.iter().max().map_or(0, |&most| most as usize);
+    if most >= SMALL {
+        places.iter_mut().zip(vertices).for_each(|(place, vertex)| *place = vertex);
+        places.sort_by_key(|&vertex| Reverse(degrees[(vertex - first) as usize]));
+        return;
+    }
+    // The most arcs come first.
+    let mut begins = [0u32; SMALL + 1];
+    for degree in &mut degrees {
+        *degree = (most - *degree as usize) as u64;
+        begins[*degree as usize + 1] += 1;
+    }
+    for digit in 0..most {
+        begins[digit + 1] += begins[digit];
+    }
+    for (vertex, digit) in vertices.zip(degrees) {
+        let begin = &mut begins[digit as usize];
+        places[*begin as usize] = vertex;
+        *begin += 1;
+    }
+}
 
 /// Fills `places` with the ids of `vertices` by their degrees, those with equally many in order: a
 /// counting sort.
@@ -82,6 +115,23 @@ mod tests {
             let mut expected: Vec<u32> = vertices.collect();
             expected.sort_by_key(|&vertex| Reverse(degree(vertex)));
             assert!(places == expected);
+        }
+    }
+
+    #[test]
+    fn so_they_do_where_vertices_are_few() {
+        for most in [0, 1, SMALL as u64 - 1, SMALL as u64, u64::MAX] {
+            let degree = |vertex: u32| match vertex % 100 {
+                7 => most,
+                rest => (u64::from(rest) % 17).min(most),
+            };
+            for vertices in [0..0, 5..6, 300..1324] {
+                let mut places = vec![0; vertices.len()];
+                sort_few_by_degree(vertices.clone(), degree, &mut places);
+                let mut expected: Vec<u32> = vertices.collect();
+                expected.sort_by_key(|&vertex| Reverse(degree(vertex)));
+                assert_eq!(places, expected, "{most}");
+            }
         }
     }
 }

@@ -18,14 +18,13 @@ mod part_rows;
 mod random;
 mod renumber;
 
-pub use automatic::{automatic, is_mesh_like};
+pub use automatic::{automatic, has_hub, is_mesh_like};
 pub use blocks::{contiguous_blocks, edge_balanced_blocks};
 #[cfg(feature = "metis")]
 pub use metis::metis;
 pub use part_rows::PartRows;
 pub use random::random;
 
-use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -34,7 +33,7 @@ use rayon::prelude::*;
 use crate::build::as_atomic;
 use crate::pieces::{InPieces, LEAST, rows_of};
 use crate::{CsrGraph, Degrees, GraphError};
-use by_degree::sort_by_degree;
+use by_degree::{sort_by_degree, sort_few_by_degree};
 use renumber::{SortedBy, renumbered};
 
 /// So few vertices are one thread's work.
@@ -266,7 +265,7 @@ impl Partition {
     /// The same parts, in each `window` of consecutive new ids those of the largest `size` first.
     fn largest_first(&self, size: impl Fn(u32) -> u64 + Sync, window: u32) -> Partition {
         self.in_windows(window, |window, places| match window.len() {
-            0..by_degree::LEAST => sort_by_key(window, &|new| Reverse(size(new)), places),
+            ..by_degree::LEAST => sort_few_by_degree(window, &size, places),
             _ => sort_by_degree(window, &size, places),
         })
     }
