@@ -177,9 +177,7 @@ class StepDevice : public GangDevice<u32> {
     // `is_one(vertex)`, spread over the lanes of warps.
     template <class Is, class Use>
     __device__ void for_each(u32 low, u32 high, const Is& is_one, const Use& use) {
-        // So hubs that follow each other are many warps'; an odd step, since each window of 32 words may begin
-        // with some.
-        for_each_word<true>(low, high, use, [&](u32 first_word, u32 step, u32 words) {
+        for_each_word(low, high, use, [&](u32 first_word, u32 step, u32 words) {
             // Some at once: one by one they would wait for memory as often.
             constexpr u32 at_once = 4;
             u32 word = 0;
@@ -206,8 +204,8 @@ class StepDevice : public GangDevice<u32> {
     // All blocks: the same for the marked vertices of the list that is read, in their order.
     template <class Use>
     __device__ void for_each_marked(const Use& use) {
-        for_each_word<false>(first, end, use, [&](u32 first_word, u32, u32 words) {
-            const u64 place = (u64(first_word) + lane()) * 32;
+        for_each_word(first, end, use, [&](u32 first_word, u32 step, u32 words) {
+            const u64 place = (first_word + u64(lane()) * step) * 32;
             const bool is_word = lane() < words && place < end - first;
             return is_word ? load_relaxed_gpu(&mark_word(block.filled ^ 1, first + u32(place))) : 0;
         });
@@ -244,20 +242,19 @@ class StepDevice : public GangDevice<u32> {
 
    private:
     // All blocks: a bit for each vertex from `low` to `high`, in words of which `word_of(word, step, words)`
-    // says those of a warp's lanes: `words` of them, every `step`-th from `word` on, which are far from each
-    // other or follow each other; for the bits that are set `use(is_set, vertex)`, spread over the lanes.
-    template <bool are_far, class Use, class WordOf>
+    // says those of a warp's lanes: `words` of them, every `step`-th from `word` on; for the bits that are
+    // set `use(is_set, vertex)`, spread over the lanes.
+    template <class Use, class WordOf>
     __device__ void for_each_word(u32 low, u32 high, const Use& use, const WordOf& word_of) {
         const u32 grid_warps = gridDim.x * warps;
         const u32 share = (high - low) / 32 / grid_warps + 1;
         const u32 words = share < 32 ? share : 32;
         if (low == high) return;
-        const u32 shares = ((high - low + 31) / 32 + words - 1) / words;
-        const u32 groups = are_far ? shares | 1 : shares;
-        const u32 step = are_far ? groups : 1;
+        // So hubs that follow each other, in lists too, are many warps'; odd, since each window of 32 words may
+        // begin with some.
+        const u32 groups = ((high - low + 31) / 32 + words - 1) / words | 1;
         for (u32 group = spread_warp(); group < groups; group += grid_warps) {
-            const u32 first_word = are_far ? group : group * words;
-            const u32 word = word_of(first_word, step, words);
+            const u32 word = word_of(group, groups, words);
             const u32 sum = prefix_sum(__popc(word));
             const u32 total = __shfl_sync(~0u, sum, 31);
 #pragma unroll 1
@@ -265,7 +262,7 @@ class StepDevice : public GangDevice<u32> {
                 const u32 whose = owner_of(sum, at);
                 const u32 before = __shfl_sync(~0u, sum - __popc(word), whose);
                 const u32 bit = nth_bit(__shfl_sync(~0u, word, whose), at - before);
-                use(at < total, low + (first_word + whose * step) * 32 + bit);
+                use(at < total, low + (group + whose * groups) * 32 + bit);
             }
         }
     }
