@@ -109,17 +109,28 @@ impl StepGraph {
 }
 
 /// Whether a search should go in steps, if the devices can: not if these are many, or where near and far
-/// piles are better, which need [rows of some width](RowWidth). A graph like a road map has many steps, too,
-/// where it is too small for that to be seen.
+/// piles are better, which need [rows of some width](RowWidth), or a worklist. A graph like a road map has many
+/// steps, too, where it is too small for that to be seen.
 pub(crate) fn is_worth_it(context: &Context, graph: &CsrGraph, depth: DepthProbe) -> bool {
     let has_hubs = || !partition::is_mesh_like(graph);
+    let are_several = context.devices().len() > 1;
     match RowWidth::of(graph) {
         _ if depth.is_deep() => false,
         None => true,
-        Some(RowWidth::Four) => has_hubs(),
+        Some(RowWidth::Four) => {
+            let is_near = context.all_gpus() && depth.is_near();
+            (is_near && (are_several || !is_forest(graph))) || has_hubs()
+        }
         // Parts of several devices may have halos that are too large for piles.
-        Some(_) => depth.is_near() || (context.devices().len() > 1 && has_hubs()),
+        Some(_) => depth.is_near() || (are_several && has_hubs()),
     }
+}
+
+/// Whether there are no more arcs than a forest has: most vertices are reached one way only, and
+/// a worklist visits them once.
+fn is_forest(graph: &CsrGraph) -> bool {
+    let ways = if graph.looks_symmetric(false) { 2 } else { 1 };
+    graph.arcs() < ways * u64::from(graph.vertices())
 }
 
 #[cfg(test)]
@@ -153,6 +164,18 @@ mod tests {
         for scale in [9, 12] {
             assert!(is_worth_it(&generate::kron(scale, 8, &options).unwrap()));
             assert!(is_worth_it(&generate::social(scale, 9, &options).unwrap()));
+        }
+    }
+
+    #[test]
+    fn forests_are_no_longer_than_their_vertices() {
+        let tree: Vec<_> = (1..1000).map(|at| (at, (at - 1) / 2)).collect();
+        let both_ways: Vec<_> =
+            tree.iter().flat_map(|&(one, other)| [(one, other), (other, one)]).collect();
+        let twice: Vec<_> =
+            (0..1000).flat_map(|at| [2 * at, 2 * at + 1].map(|to| (at, to % 1000))).collect();
+        for (edges, expected) in [(tree, true), (both_ways, true), (twice, false)] {
+            assert_eq!(is_forest(&CsrGraph::from_edges(1000, &edges).unwrap()), expected);
         }
     }
 
