@@ -284,7 +284,7 @@ impl DeviceSet {
         &self.shared.topology
     }
 
-    /// What went wrong when the set was opened and did not stop it: GPUs that cannot be used, in whose place
+    /// What went wrong when the set was opened and did not stop it: a driver that cannot be used, in whose place
     /// host devices [run](DeviceSetBuilder::available); a cache that cannot be read; GPUs without
     /// [`set_driver_defaults`](crate::set_driver_defaults).
     pub fn warnings(&self) -> &[String] {

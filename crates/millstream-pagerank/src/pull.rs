@@ -22,7 +22,7 @@ use crate::pagerank::Ranks;
 use crate::real::Real;
 use crate::share::{by_new_id, row_weights};
 use crate::sliced_rows::SlicedRows;
-use crate::slices::{RowOrder, Slices, rows_of};
+use crate::slices::{Slices, rows_of, sorted};
 use crate::sweep::{Settings, share};
 use crate::{
     Error, PageRankOptions, Result, gang_sweeps, gpu_slices, halo, host_sweeps, linked_sweeps,
@@ -104,7 +104,7 @@ impl<R: Real> PullGraph<R> {
         let parts_of = |entering: &RowIndex| {
             let balanced = || partition::edge_balanced_blocks(entering, context.devices().len());
             let partition = partition.cloned().unwrap_or_else(balanced);
-            RowOrder::of(graph, entering).sorted(&partition, entering)
+            sorted(&partition, graph, entering)
         };
         let (partition, rows) = match exchange {
             Exchange::Gang => match of_gpus(context, graph, &parts_of, is_weighted).await {

@@ -22,7 +22,7 @@ pub(crate) struct SlicedRows<R> {
 }
 
 impl<R: Real> SlicedRows<R> {
-    /// The rows of `part`, of a partition in an [order](crate::slices::RowOrder) for slices.
+    /// The rows of `part`, of a partition in the order of [`sorted`](crate::slices::sorted).
     pub(crate) fn new(
         transposed: &CsrGraph,
         partition: &Partition,
@@ -119,7 +119,7 @@ mod tests {
     use millstream_graph::partition;
 
     use super::*;
-    use crate::slices::RowOrder;
+    use crate::slices::sorted;
 
     /// Arcs (source, row) of a part as they lie, by original id.
     fn arcs(rows: &SlicedRows<f32>, partition: &Partition, part: usize) -> Vec<(u32, u32)> {
@@ -149,7 +149,7 @@ mod tests {
             let transposed = graph.transposed().unwrap();
             for parts in [1, 3] {
                 let blocks = partition::edge_balanced_blocks(&transposed, parts);
-                let partition = RowOrder::of(&graph, &transposed).sorted(&blocks, &transposed);
+                let partition = sorted(&blocks, &graph, &transposed);
                 let mut found = Vec::new();
                 for part in 0..parts {
                     let rows = SlicedRows::new(&transposed, &partition, part, false);

@@ -37,38 +37,19 @@ const CHUNKS: usize = 1 << 10;
 /// Vertices of a window.
 const WINDOW: u32 = 256;
 
-/// The order of the rows inside each part: see the module.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum RowOrder {
-    /// By length, in windows.
-    InWindows,
-    /// The same, after those that are long.
-    LongFirst,
-    /// By length.
-    OfAll,
-}
-
-impl RowOrder {
-    /// Of the rows of a graph, or of its arcs the other way round: as many as `entering` says.
-    pub(crate) fn of(graph: &CsrGraph, entering: &impl Degrees) -> RowOrder {
-        if !partition::has_hub(graph) && !partition::has_hub(entering) {
-            return RowOrder::InWindows;
-        }
-        match DepthProbe::new(graph).is_deep() {
-            true => RowOrder::LongFirst,
-            false => RowOrder::OfAll,
-        }
+/// The order that slices need inside each part, for rows of the arcs that enter the vertices of `graph`, of which
+/// there are as many as `entering` says: see the module.
+pub(crate) fn sorted(
+    partition: &Partition,
+    graph: &CsrGraph,
+    entering: &impl Degrees,
+) -> Partition {
+    if !partition::have_hubs(graph, entering) {
+        return partition.by_degree(entering, WINDOW);
     }
-
-    /// The parts in this order, which slices need, of rows of so many arcs.
-    pub(crate) fn sorted(self, partition: &Partition, degrees: &impl Degrees) -> Partition {
-        match self {
-            RowOrder::InWindows => partition.by_degree(degrees, WINDOW),
-            RowOrder::LongFirst => {
-                partition.longest_first(degrees, LONG_ROW).by_degree(degrees, WINDOW)
-            }
-            RowOrder::OfAll => partition.by_degree(degrees, u32::MAX),
-        }
+    match DepthProbe::new(graph).is_deep() {
+        true => partition.longest_first(entering, LONG_ROW).by_degree(entering, WINDOW),
+        false => partition.by_degree(entering, u32::MAX),
     }
 }
 
@@ -88,7 +69,7 @@ pub(crate) struct Slices {
 }
 
 impl Slices {
-    /// Of the vertices of a part by their original ids, in one of the [orders](RowOrder), with so many arcs each.
+    /// Of the vertices of a part by their original ids, in the order of [`sorted`], with so many arcs each.
     pub(crate) fn new(degrees: &impl Degrees, originals: &[u32]) -> Slices {
         let length = |&original: &u32| degrees.degree(original);
         let rows_of = |least: u64| originals.partition_point(|row| length(row) >= least);
@@ -159,9 +140,10 @@ mod tests {
         let kept = entering.filter(|&(to, from)| to != sink && from != sink);
         let arcs: Vec<_> = kept.chain((0..all).map(|from| (sink, from))).collect();
         let entering = CsrGraph::from_edges(all, &arcs).unwrap();
-        assert!(DepthProbe::new(&entering).is_deep() && !partition::is_mesh_like(&entering));
-        let blocks = partition::contiguous_blocks(&entering, 1);
-        let parts = RowOrder::of(&lattice, &entering).sorted(&blocks, &entering);
+        let (graph, blocks) =
+            (entering.transposed().unwrap(), partition::contiguous_blocks(&entering, 1));
+        assert!(DepthProbe::new(&graph).is_deep() && !partition::is_mesh_like(&graph));
+        let parts = sorted(&blocks, &graph, &entering);
         let slices = Slices::new(&entering, &originals(&parts, 0));
         assert_eq!((parts.to_original(0), slices.long_rows), (sink, 1));
         assert!(parts.to_original(300) < 600, "all are sorted together");

@@ -12,7 +12,7 @@ pub enum Algorithm {
     /// each costs is more than the vertices (`docs/decisions/0025-near-and-far-piles.md`). That is one that is
     /// [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out, or
     /// [mesh-like](millstream_graph::partition::is_mesh_like) with up to four arcs a vertex as a rule, on GPUs only if it
-    /// is not near either, or if it has as few arcs as a forest and there is one GPU; or with more, up to
+    /// is not near, or there is one and the graph has no more arcs than a forest; or with more, up to
     /// 256, and not [near](millstream_traversal::DepthProbe::is_near), on several devices only if it is mesh-like. It is
     /// searched by near and far piles where that can be, else asynchronously.
     #[default]

@@ -11,8 +11,7 @@ use crate::Result;
 /// Of each device the arcs that enter its vertices, which `incoming` has in rows of these, in rows of all
 /// the vertices that they leave, in ascending order of weight, then of target.
 pub(crate) async fn divided(incoming: &DistributedGraph) -> Result<Vec<Part>> {
-    let firsts = incoming.partition().boundaries().iter().copied();
-    let parts: Vec<(u32, &Part)> = firsts.zip(incoming.parts()).collect();
+    let parts = incoming.parts_from();
     // A vertex has at most as many arcs here as in the graph.
     let of_all = |part| ToReverse {
         parts: part,

@@ -201,7 +201,7 @@ class StepDevice : public GangDevice<u32> {
         });
     }
 
-    // All blocks: the same for the marked vertices of the list that is read, in their order.
+    // All blocks: the same for the marked vertices of the list that is read.
     template <class Use>
     __device__ void for_each_marked(const Use& use) {
         for_each_word(first, end, use, [&](u32 first_word, u32 step, u32 words) {

@@ -61,7 +61,7 @@ impl StepGraph {
         let parts_of = |entering: &RowIndex| {
             let balanced = || partition::edge_balanced_blocks(entering, context.devices().len());
             let partition = partition.cloned().unwrap_or_else(balanced);
-            let is_mesh_like = || !partition::has_hub(graph) && !partition::has_hub(entering);
+            let is_mesh_like = || !partition::have_hubs(graph, entering);
             match DegreeOrder::is_worth_it(context, graph, depth, is_mesh_like) {
                 true => partition.by_degree(entering, DegreeOrder::SPREAD),
                 false => partition,
@@ -108,17 +108,20 @@ impl StepGraph {
     }
 }
 
-/// Whether a search should go in steps, if the devices can: not if these are many, or where near and far
-/// piles are better, which need [rows of some width](RowWidth), or a worklist. A graph like a road map has many
+/// Whether a search should go in steps, if the devices can: not if these are many, nor where near and far piles
+/// (which need [rows of some width](RowWidth)) or a worklist are better. A graph like a road map has many
 /// steps, too, where it is too small for that to be seen.
 pub(crate) fn is_worth_it(context: &Context, graph: &CsrGraph, depth: DepthProbe) -> bool {
+    goes_in_steps(graph, depth, context.all_gpus(), context.devices().len() > 1)
+}
+
+fn goes_in_steps(graph: &CsrGraph, depth: DepthProbe, are_gpus: bool, are_several: bool) -> bool {
     let has_hubs = || !partition::is_mesh_like(graph);
-    let are_several = context.devices().len() > 1;
     match RowWidth::of(graph) {
         _ if depth.is_deep() => false,
         None => true,
         Some(RowWidth::Four) => {
-            let is_near = context.all_gpus() && depth.is_near();
+            let is_near = are_gpus && depth.is_near();
             (is_near && (are_several || !is_forest(graph))) || has_hubs()
         }
         // Parts of several devices may have halos that are too large for piles.
@@ -168,13 +171,29 @@ mod tests {
     }
 
     #[test]
-    fn forests_are_no_longer_than_their_vertices() {
+    fn near_graphs_of_few_arcs_go_in_steps_on_gpus_but_forests_on_one() {
+        let vertices = 1 << 14;
+        let two = (0..vertices).flat_map(|at| [2 * at, 2 * at + 1].map(|to| (at, to % vertices)));
+        let tree = (1..vertices).map(|at| ((at - 1) / 2, at));
+        let near = CsrGraph::from_edges(vertices, &two.collect::<Vec<_>>()).unwrap();
+        let forest = CsrGraph::from_edges(vertices, &tree.collect::<Vec<_>>()).unwrap();
+        for (graph, on_one) in [(near, true), (forest, false)] {
+            let depth = DepthProbe::around(&graph, 0);
+            let goes = |are_gpus, are_several| goes_in_steps(&graph, depth, are_gpus, are_several);
+            assert_eq!([goes(true, false), goes(true, true)], [on_one, true]);
+            assert!(!goes(false, false) && !goes(false, true));
+        }
+    }
+
+    #[test]
+    fn forests_have_fewer_arcs_than_vertices() {
+        let ring: Vec<_> = (0..1000).map(|at| (at, (at + 1) % 1000)).collect();
         let tree: Vec<_> = (1..1000).map(|at| (at, (at - 1) / 2)).collect();
         let both_ways: Vec<_> =
             tree.iter().flat_map(|&(one, other)| [(one, other), (other, one)]).collect();
         let twice: Vec<_> =
             (0..1000).flat_map(|at| [2 * at, 2 * at + 1].map(|to| (at, to % 1000))).collect();
-        for (edges, expected) in [(tree, true), (both_ways, true), (twice, false)] {
+        for (edges, expected) in [(tree, true), (both_ways, true), (ring, false), (twice, false)] {
             assert_eq!(is_forest(&CsrGraph::from_edges(1000, &edges).unwrap()), expected);
         }
     }

@@ -75,8 +75,7 @@ class StepPush : public StepDevice {
     // What is offered if an arc leads on from a vertex that is told: more than any key.
     static constexpr u64 leads = 1ull << 32;
 
-    // All blocks: gives the others the list's vertices and values, in the vertices' order if they are
-    // marked and dense.
+    // All blocks: gives the others the list's vertices and values, by their marks if they are marked and dense.
     __device__ void tell(bool is_marked) {
         bool is_any = false;
         const auto say = [&](u32 vertex, u64 at) {

@@ -59,7 +59,8 @@ impl DegreeOrder {
         }
     }
 
-    /// Whether there is such an order, whichever way the arcs of `graph` go.
+    /// Whether there is such an order, whichever way the arcs of `graph` go. Whether it is mesh-like is asked last: it
+    /// takes longest.
     pub fn is_worth_it(
         context: &Context,
         graph: &CsrGraph,

@@ -189,7 +189,7 @@ impl DistributedGraph {
         &self.partition
     }
 
-    /// The same, of which this is not there any more.
+    /// Who owns which vertices; the rows are dropped.
     pub fn into_partition(self) -> Partition {
         self.partition
     }
@@ -332,7 +332,7 @@ impl DistributedGraph {
     }
 
     /// The rows of each device, with their first vertex.
-    pub(crate) fn parts_from(&self) -> Vec<(u32, &Part)> {
+    pub fn parts_from(&self) -> Vec<(u32, &Part)> {
         self.partition.boundaries().iter().copied().zip(&self.parts).collect()
     }
 

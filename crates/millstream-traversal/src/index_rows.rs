@@ -222,6 +222,36 @@ mod tests {
 
     /// On emulated GPUs, too: `scripts/emulate.sh`.
     #[test]
+    fn tiles_are_summed_however_many_there_are() {
+        let set = DeviceSet::builder().devices(DeviceList::available().unwrap()).build().unwrap();
+        let stream = set.devices()[0].stream().unwrap();
+        for tiles in [0, 1, 1024, 1025, 2049u64] {
+            // The longest rows are in the last tile of some thousand and in the first of the next.
+            let report = |tile| RowReport {
+                arcs: tile % 7 + 1,
+                longest: if tile == 1023 || tile == 1024 { 9 } else { 1 },
+                longest_row: tile * ROWS_OF_TILE as u64 + 3,
+                long_rows: tile % 2,
+            };
+            let reports: Vec<RowReport> = (0..tiles).map(report).collect();
+            let (mut all, mut begins) = (RowReport::zeroed(), Vec::new());
+            for report in &reports {
+                begins.push(all.arcs);
+                all.add(report);
+            }
+            let mut tiles = stream.uploaded(reports).unwrap();
+            let mut offsets = stream.uploaded(vec![7u64]).unwrap();
+            let mut sum = stream.uploaded(vec![RowReport::zeroed()]).unwrap();
+            SUM.launch(&stream, THREADS as usize, (&mut tiles, &mut offsets, &mut sum)).unwrap();
+            assert_eq!(stream.download(&sum).unwrap().wait().unwrap(), [all]);
+            assert_eq!(stream.download(&offsets).unwrap().wait().unwrap(), [all.arcs]);
+            let tiles = stream.download(&tiles).unwrap().wait().unwrap();
+            assert!(tiles.iter().map(|tile| tile.arcs).eq(begins));
+        }
+    }
+
+    /// On emulated GPUs, too: `scripts/emulate.sh`.
+    #[test]
     fn rows_are_indexed_and_long_ones_listed() {
         let length = |row: u64| match row % 1000 {
             // Several are the longest.

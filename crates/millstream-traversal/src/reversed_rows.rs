@@ -23,8 +23,8 @@ use crate::part::{Part, PartWeights};
 use crate::sort_rows::{LongRow, RowOrder, RowsToSort};
 use crate::upload_to_all::upload_to_all;
 
-/// Numbers that come to the host at once, and how often: in the pinned memory that has served packets of
-/// uploads. To pin more would take longer than to copy all.
+/// Numbers of a piece, 16 MiB as packets of uploads are, whose pinned memory serves again, and pieces under way at
+/// once. To pin more would take longer than to copy all.
 const PIECE: usize = 1 << 21;
 const PIECES: usize = 3;
 
@@ -35,7 +35,8 @@ pub struct ToReverse<'a> {
     pub parts: &'a [(u32, &'a Part)],
     /// Those that get rows.
     pub vertices: Range<u32>,
-    /// The ids of all vertices in these rows, if they get others, `vertices` among them: on the device.
+    /// On the device, the new ids of all vertices, if rows are to have these: `vertices` are new ids then, and those in
+    /// `parts` are not.
     pub new_ids: Option<DeviceBuffer<u32>>,
     /// Who owns which vertices, on the device.
     pub owners: Arc<DeviceBuffer<u32>>,
@@ -61,7 +62,8 @@ pub async fn reversed_rows(
     made(context, all, None, by_weight).await
 }
 
-/// The same without weights and together with the rows in `own`: those of the same vertices, sorted.
+/// The same without weights and together with the rows in `own`: those of the same vertices, sorted. There must be no
+/// new ids: `own` has them.
 ///
 /// # Errors
 /// As [`reversed_rows`].

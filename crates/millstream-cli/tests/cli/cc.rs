@@ -94,6 +94,22 @@ fn options_of_packets_want_packets() {
 }
 
 #[test]
+fn the_method_is_named() {
+    let folder = Folder::new();
+    let one_way = folder.file("one-way.el", "1 0\n3 2\n4 3\n");
+    let path = folder.file("path.el", "0 1\n1 0\n1 2\n2 1\n");
+    for (graph, options, expected) in [
+        (one_way, &[][..], "every-arc"),
+        (path.clone(), &[], "towards-smaller"),
+        (dataset("karate.mtx"), &[], "outside-hub"),
+        (path, &["--streamed"], "streamed"),
+    ] {
+        let report = json(&[&["cc", &graph, "--devices", "host:2"], options].concat());
+        assert_eq!(report["method"], json!(expected), "{report}");
+    }
+}
+
+#[test]
 fn the_table_says_how_large_components_are() {
     let folder = Folder::new();
     let table = succeed(&["cc", &folder.file("graph.el", "0 0\n1 1\n")]);

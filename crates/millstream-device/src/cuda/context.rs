@@ -449,3 +449,21 @@ impl Drop for NativeEvent {
         self.context.events.lock().push(self.handle);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_gpus_are_refused_by_name() {
+        assert_eq!(
+            [80, 90, 100].map(|number| check_architecture(number, "cuda:0")),
+            [Ok(()), Ok(()), Ok(())]
+        );
+        let refused = check_architecture(75, "cuda:1").unwrap_err().to_string();
+        assert!(
+            refused.starts_with("cuda:1 has compute capability 7.5; kernels need 8.0"),
+            "{refused}"
+        );
+    }
+}

@@ -114,8 +114,8 @@ impl Drop for Waiter {
 
 /// What is done when packets are as wanted.
 pub(super) trait Then<T: Item>: Send + 'static {
-    /// Which of them hold it up, now that they are, since others use them; none if it can be done. The bell rings
-    /// when it may be.
+    /// Which of them hold it up: others use them, or they are not as wanted any more; none if it can be done. The
+    /// bell rings when it may be.
     fn in_use(&mut self, wanted: &[Wanted<T>]) -> Result<Range<usize>>;
 
     /// Does it; or hears why the packets never will be as wanted.
@@ -163,20 +163,29 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
     }
 
     fn is_met(&mut self) -> Result<bool> {
-        let each = self.wanted.iter().zip(&self.deadlines);
-        // Who has left during the look is late for nothing.
-        let goes_on = |(wanted, deadline): (&Wanted<T>, &Option<Instant>), packet| {
-            wanted.goes_on(packet, deadline.filter(|_| !self.has_left.look()))
+        let (late, missing) = match self.missing()? {
+            Some((at, packet)) => (at..at + 1, Some(packet)),
+            None => (self.then.in_use(&self.wanted)?, None),
         };
-        for one in each.clone() {
-            if let Some(packet) = one.0.missing()? {
-                return goes_on(one, packet).map(|()| false);
+        if late.is_empty() {
+            return Ok(true);
+        }
+        for (at, (wanted, deadline)) in self.wanted.iter().zip(&self.deadlines).enumerate() {
+            // The others are late for nothing, nor is who has left during the look; but any group may have ended.
+            let deadline = deadline.filter(|_| late.contains(&at) && !self.has_left.look());
+            wanted.goes_on(missing.unwrap_or(wanted.packets.start), deadline)?;
+        }
+        Ok(false)
+    }
+
+    /// The first that has a packet that is not as wanted, and the packet.
+    fn missing(&self) -> Result<Option<(usize, usize)>> {
+        for (at, wanted) in self.wanted.iter().enumerate() {
+            if let Some(packet) = wanted.missing()? {
+                return Ok(Some((at, packet)));
             }
         }
-        let in_use = self.then.in_use(&self.wanted)?;
-        // The others are late for nothing.
-        let mut late = each.skip(in_use.start).take(in_use.len());
-        late.try_for_each(|one| goes_on(one, one.0.packets.start)).map(|()| in_use.is_empty())
+        Ok(None)
     }
 
     fn bell(&self) -> Option<Arc<Bell>> {

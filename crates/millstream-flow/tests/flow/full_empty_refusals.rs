@@ -83,9 +83,15 @@ fn groups_differ_in_their_patience() {
     assert!(target.is_full(0).unwrap());
 }
 
-/// Nothing is late on the side that nobody else uses.
+/// Nothing is late on the side that nobody else uses; but if its group ends, so does the copy.
 #[test]
 fn who_waits_for_another_copy_is_late_on_its_side_only() {
+    for ends in [false, true] {
+        wait_for_another_copy(ends);
+    }
+}
+
+fn wait_for_another_copy(ends: bool) {
     let context = Context::builder().devices(Devices::host(1)).build().unwrap();
     let group = |patience| FullEmpty::new(&context, patience).unwrap();
     let (short, long) = (group(Duration::from_millis(20)), group(Duration::from_secs(3600)));
@@ -103,10 +109,17 @@ fn who_waits_for_another_copy_is_late_on_its_side_only() {
     let copied = source.copy(&streams[1], 0, Guard::new(Trigger::Full, Action::None), to).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     short.check().unwrap();
+    if ends {
+        short.release_all().unwrap();
+        assert!(context.block_on(copied.completed()).unwrap().is_err());
+        assert!(held_up.completed().now_or_never().is_none());
+    }
     promise.complete(Ok(()));
     context.block_on(held_up.completed()).unwrap().unwrap();
-    context.block_on(copied.completed()).unwrap().unwrap();
-    assert!(target.is_full(0).unwrap());
+    if !ends {
+        context.block_on(copied.completed()).unwrap().unwrap();
+        assert!(target.is_full(0).unwrap());
+    }
 }
 
 #[test]

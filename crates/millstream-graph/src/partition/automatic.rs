@@ -28,15 +28,25 @@ pub fn automatic(graph: &CsrGraph, parts: usize) -> Partition {
     edge_balanced_blocks(graph, parts)
 }
 
-/// Whether a vertex has more than 32 arcs.
-pub fn has_hub(degrees: &impl Degrees) -> bool {
+/// Whether a vertex is a hub: has more than 32 arcs that leave it, or that enter it.
+///
+/// ```
+/// use millstream_graph::{RowIndex, partition};
+///
+/// let [few, many] = [vec![1, 32], vec![0, 33]].map(RowIndex::new);
+/// assert!(!partition::have_hubs(&few, &few) && partition::have_hubs(&few, &many));
+/// ```
+pub fn have_hubs(leaving: &impl Degrees, entering: &impl Degrees) -> bool {
+    has_hub(leaving) || has_hub(entering)
+}
+
+fn has_hub(degrees: &impl Degrees) -> bool {
     let vertices = (0..degrees.vertices()).into_par_iter().in_pieces();
     vertices.any(|vertex| degrees.degree(vertex) > HUB)
 }
 
-/// Whether no vertex is a [hub](has_hub), by the arcs that leave it or by those that
-/// enter it. Power-law graphs of any size worth dividing have vertices with
-/// hundreds.
+/// Whether no vertex is a [hub](have_hubs). Power-law graphs of any size worth dividing have vertices with
+/// hundreds of arcs.
 pub fn is_mesh_like(graph: &CsrGraph) -> bool {
     let vertices = graph.vertices();
     if has_hub(graph) {

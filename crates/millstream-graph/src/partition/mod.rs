@@ -18,7 +18,7 @@ mod part_rows;
 mod random;
 mod renumber;
 
-pub use automatic::{automatic, has_hub, is_mesh_like};
+pub use automatic::{automatic, have_hubs, is_mesh_like};
 pub use blocks::{contiguous_blocks, edge_balanced_blocks};
 #[cfg(feature = "metis")]
 pub use metis::metis;
