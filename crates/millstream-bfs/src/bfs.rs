@@ -62,9 +62,8 @@ pub struct BfsOptions {
     /// Steps of the priority threshold \[G §4.4\], or between near and far piles, in levels, of
     /// which a part counts as a whole one. A search level by level has none.
     pub delta: Delta,
-    /// Level by level: a level is bottom-up if the frontier, times this, is more than
-    /// the vertices that are not visited, and has grown by an eighth at least; 0 never goes bottom-up, and
-    /// values above 2^25 count as that.
+    /// Level by level: a level is bottom-up if the frontier, times this, is more than the vertices that are not
+    /// visited, and has grown by an eighth at least; 0: never; values above 2^25 count as that.
     pub alpha: u32,
     /// Level by level: and top-down again if the frontier, times this, is less.
     pub beta: u32,

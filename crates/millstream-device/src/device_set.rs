@@ -284,9 +284,8 @@ impl DeviceSet {
         &self.shared.topology
     }
 
-    /// What went wrong when the set was opened and did not stop it: a driver that cannot be used, in whose place
-    /// host devices [run](DeviceSetBuilder::available); a cache that cannot be read; GPUs without
-    /// [`set_driver_defaults`](crate::set_driver_defaults).
+    /// What went wrong when the set was opened and did not stop it: no usable driver, so that host devices
+    /// [run](DeviceSetBuilder::available); no cache; no [`set_driver_defaults`](crate::set_driver_defaults).
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
     }

@@ -61,6 +61,18 @@ impl DegreeOrder {
 
     /// Whether there is such an order, whichever way the arcs of `graph` go. Whether it is mesh-like is asked last: it
     /// takes longest.
+    ///
+    /// ```
+    /// use millstream_flow::{Context, Devices};
+    /// use millstream_graph::CsrGraph;
+    /// use millstream_traversal::DegreeOrder;
+    ///
+    /// let context = Context::builder().devices(Devices::host(1)).build()?;
+    /// let path = CsrGraph::from_edges(3, &[(0, 1), (1, 2)])?;
+    /// // Host devices do without.
+    /// assert!(!DegreeOrder::is_worth_it(&context, &path, None, || false));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_worth_it(
         context: &Context,
         graph: &CsrGraph,

@@ -8,7 +8,7 @@ use millstream_device::{Error as DeviceError, Event, Promise, SharedBuffer, Stre
 use super::claims::Use;
 use super::holders::CopyUnderWay;
 use super::segment::FullEmptySegment;
-use super::trigger::{Condition, HasLeft, Pending, Then, Wait, Wanted};
+use super::trigger::{Condition, HasLeft, Pending, Then, Wait, Wanted, first_missing};
 use crate::{Error, Item, Result};
 
 /// What a copy waits for (the paper's `cudaMemcpyTrigger...`).
@@ -173,14 +173,11 @@ impl<T: Item> Then<T> for Waiting<T> {
             return Ok(its.map_or(0..wanted.len(), |at| at..at + 1));
         }
         // A copy that has ended meanwhile may have changed a word since it was looked at.
-        for (at, one) in wanted.iter().enumerate() {
-            let missing = one.missing();
-            if !matches!(missing, Ok(None)) {
-                self.copying.give_back();
-                return missing.map(|_| at..at + 1);
-            }
+        let missing = first_missing(wanted);
+        if !matches!(missing, Ok(None)) {
+            self.copying.give_back();
         }
-        Ok(0..0)
+        Ok(missing?.map_or(0..0, |(at, _)| at..at + 1))
     }
 
     fn go(self, met: Result<()>) {

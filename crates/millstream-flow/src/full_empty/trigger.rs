@@ -51,6 +51,16 @@ impl<T: Item> Wanted<T> {
     }
 }
 
+/// Which is the first that has a packet that is not as wanted, and the packet.
+pub(super) fn first_missing<T: Item>(wanted: &[Wanted<T>]) -> Result<Option<(usize, usize)>> {
+    for (at, wanted) in wanted.iter().enumerate() {
+        if let Some(packet) = wanted.missing()? {
+            return Ok(Some((at, packet)));
+        }
+    }
+    Ok(None)
+}
+
 /// Somebody waits in an epoch, which does not end before this is dropped.
 pub(super) struct Wait<T: Item> {
     pub(super) segment: Arc<SegmentCore<T>>,
@@ -163,7 +173,7 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
     }
 
     fn is_met(&mut self) -> Result<bool> {
-        let (late, missing) = match self.missing()? {
+        let (late, missing) = match first_missing(&self.wanted)? {
             Some((at, packet)) => (at..at + 1, Some(packet)),
             None => (self.then.in_use(&self.wanted)?, None),
         };
@@ -176,16 +186,6 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
             wanted.goes_on(missing.unwrap_or(wanted.packets.start), deadline)?;
         }
         Ok(false)
-    }
-
-    /// The first that has a packet that is not as wanted, and the packet.
-    fn missing(&self) -> Result<Option<(usize, usize)>> {
-        for (at, wanted) in self.wanted.iter().enumerate() {
-            if let Some(packet) = wanted.missing()? {
-                return Ok(Some((at, packet)));
-            }
-        }
-        Ok(None)
     }
 
     fn bell(&self) -> Option<Arc<Bell>> {
