@@ -80,31 +80,27 @@ impl Halos {
 /// as long as they are not too many.
 fn around(graph: &CsrGraph, partition: &Partition, part: usize) -> (Vec<u32>, Vec<usize>) {
     let own = partition.range(part);
+    let most = own.len() / OWNED_FOR_HALO;
     let mut is_seen = vec![false; graph.vertices() as usize];
     is_seen[own.start as usize..own.end as usize].fill(true);
-    let mut nearest: Vec<u32> = own
-        .clone()
-        .into_par_iter()
-        .in_pieces()
-        .flat_map_iter(|vertex| Halos::neighbours(graph, partition, vertex))
-        .filter(|target| !own.contains(target))
-        .collect();
-    nearest.retain(|&vertex| !std::mem::replace(&mut is_seen[vertex as usize], true));
-    let (mut vertices, mut ends) = (nearest, Vec::new());
-    let mut begin = 0;
-    while ends.len() < DEEPEST && vertices.len() <= own.len() / OWNED_FOR_HALO {
+    let beside = |vertex| Halos::neighbours(graph, partition, vertex);
+    let mut nearest = unseen(own.into_par_iter().in_pieces().flat_map_iter(beside), &mut is_seen);
+    let (mut vertices, mut ends) = (Vec::new(), Vec::new());
+    while ends.len() < DEEPEST && vertices.len() + nearest.len() <= most {
+        let next = nearest.par_iter().copied().in_pieces().flat_map_iter(beside);
+        let next = unseen(next, &mut is_seen);
+        vertices.append(&mut nearest);
         ends.push(vertices.len());
-        let last = begin..vertices.len();
-        begin = vertices.len();
-        for place in last {
-            for target in Halos::neighbours(graph, partition, vertices[place]) {
-                if !std::mem::replace(&mut is_seen[target as usize], true) {
-                    vertices.push(target);
-                }
-            }
-        }
+        nearest = next;
     }
     (vertices, ends)
+}
+
+/// Those that were not seen before, each once; they have been seen now.
+fn unseen(vertices: impl ParallelIterator<Item = u32>, is_seen: &mut [bool]) -> Vec<u32> {
+    let mut unseen: Vec<_> = vertices.filter(|&vertex| !is_seen[vertex as usize]).collect();
+    unseen.retain(|&vertex| !std::mem::replace(&mut is_seen[vertex as usize], true));
+    unseen
 }
 
 #[cfg(test)]

@@ -254,19 +254,22 @@ fn rows_of_halo<R: CudaRule>(
     partition: &Partition,
     halo: &[u32],
 ) -> (Vec<u64>, Vec<u32>, Vec<R::Weight>) {
-    let (mut offsets, mut targets, mut weights) = (vec![0], Vec::new(), Vec::new());
-    for &vertex in halo {
-        for arc in graph.row(partition.to_original(vertex)) {
-            targets.push(partition.to_new(graph.targets()[arc]));
-            let bits = match graph.weights() {
-                None => 0,
-                Some(Weights::Integer(weights)) => weights[arc],
-                Some(Weights::Real(weights)) => weights[arc].to_bits(),
-            };
-            weights.push(bytemuck::cast(bits));
-        }
-        offsets.push(targets.len() as u64);
-    }
+    let row = |vertex| graph.row(partition.to_original(vertex));
+    let rows = halo.par_iter().copied().in_pieces();
+    let arcs: Vec<usize> = rows.flat_map_iter(row).collect();
+    let ends = halo.iter().scan(0, |end, &vertex| {
+        *end += row(vertex).len() as u64;
+        Some(*end)
+    });
+    let offsets = std::iter::once(0).chain(ends).collect();
+    let arcs = arcs.par_iter().copied().in_pieces();
+    let targets = arcs.clone().map(|arc| partition.to_new(graph.targets()[arc])).collect();
+    let bits = |arc: usize| match graph.weights() {
+        None => 0,
+        Some(Weights::Integer(weights)) => weights[arc],
+        Some(Weights::Real(weights)) => weights[arc].to_bits(),
+    };
+    let weights = arcs.map(|arc| bytemuck::cast(bits(arc))).collect();
     (offsets, targets, weights)
 }
 
