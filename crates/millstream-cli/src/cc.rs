@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
     /// the graph first: there is nothing to divide, so it goes without --partitioner.
     #[arg(long)]
     streamed: bool,
-    /// Bytes of a packet at most, 1048576 unless given; there are packets where rows are streamed
-    /// (less than 16 counts as 16 then), devices do not reach each other's memory (GPUs: over NVLink), or --transfer is copy or host.
+    /// Bytes of a packet at most, 1048576 unless given, at least 8; there are packets where rows are
+    /// streamed (less than 16 counts as 16 then), devices do not reach each other's memory (GPUs: over NVLink), or --transfer is copy or host.
     #[arg(long, value_name = "N")]
     packet_bytes: Option<usize>,
     /// Packet buffers of each device and router; 2 unless given.

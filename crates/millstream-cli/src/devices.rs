@@ -73,12 +73,12 @@ impl DeviceOptions {
     /// [`Error::Usage`] for a list or a topology that cannot be read, or devices
     /// that are not here.
     pub(crate) fn open(&self) -> Result<Context, Error> {
-        opened(self.builder()?)
+        self.opened(self.builder()?)
     }
 
     /// The same without a word about what was measured before.
     pub(crate) fn open_to_measure(&self) -> Result<Context, Error> {
-        let context = self.builder()?.build().map_err(refused)?;
+        let context = self.built(self.builder()?)?;
         if self.devices.is_none() && !context.all_gpus() {
             gpu_fault().iter().for_each(remark);
         }
@@ -100,13 +100,22 @@ impl DeviceOptions {
         }
         Ok(builder)
     }
-}
 
-/// Opens what is described, and says what only costs time.
-fn opened(builder: ContextBuilder) -> Result<Context, Error> {
-    let context = builder.build().map_err(refused)?;
-    context.warnings().iter().for_each(remark);
-    Ok(context)
+    /// Opens what is described, and says what only costs time.
+    fn opened(&self, builder: ContextBuilder) -> Result<Context, Error> {
+        let context = self.built(builder)?;
+        context.warnings().iter().for_each(remark);
+        Ok(context)
+    }
+
+    fn built(&self, builder: ContextBuilder) -> Result<Context, Error> {
+        builder.build().map_err(|error| match (error, &self.topology) {
+            (FlowError::Device(error @ DeviceError::Topology { .. }), Some(file)) => {
+                Error::Usage(format!("{}: {error}", file.display()))
+            }
+            (error, _) => refused(error),
+        })
+    }
 }
 
 impl LinkedDeviceOptions {
@@ -129,7 +138,7 @@ impl LinkedDeviceOptions {
         if let Some(file) = &self.trace {
             builder = builder.trace(trace::begin(file));
         }
-        opened(builder)
+        self.devices.opened(builder)
     }
 }
 

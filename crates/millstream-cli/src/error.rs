@@ -81,7 +81,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Cc(#[from] CcError),
     /// Ranks that are not close enough, which were given nevertheless.
-    #[error("not converged: {change:e} after {iterations} iterations; {remedy}")]
+    #[error("not converged{} after {iterations} iterations; {remedy}", shown_change(*change))]
     NotConverged {
         /// What would help.
         remedy: &'static str,
@@ -104,6 +104,11 @@ pub(crate) enum Error {
     /// Ctrl-C, SIGTERM or SIGHUP.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// Behind "not converged"; nothing where no sweep was made.
+fn shown_change(change: f64) -> String {
+    if change.is_finite() { format!(": {change:e}") } else { String::new() }
 }
 
 impl Error {

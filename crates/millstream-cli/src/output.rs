@@ -72,8 +72,11 @@ pub(crate) fn answer<R: Serialize>(
     as_json: bool,
     table: impl FnOnce(&R) -> String,
 ) -> Result<(), Error> {
-    let text = if as_json { serde_json::json!(report).to_string() } else { table(report) };
-    printed_answer(writeln!(io::stdout(), "{text}"))
+    let text = match as_json {
+        true => serde_json::to_string(report).map_err(io::Error::from),
+        false => Ok(table(report)),
+    };
+    printed_answer(text.and_then(|text| writeln!(io::stdout(), "{text}")))
 }
 
 /// What is wrong where an answer could not be printed.

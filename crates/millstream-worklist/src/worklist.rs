@@ -159,26 +159,27 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { routing, ..self }
     }
 
-    /// Bytes of a packet at most; 256 KiB unless set, and no more than all items that
-    /// [a queue holds](Program::most_queued). Those of the fused worker hold 256 items at most.
+    /// The most bytes of a packet: 256 KiB unless set, but no more than all items that
+    /// [a queue holds](Program::most_queued) take. A packet of the fused worker holds at most 256
+    /// items.
     #[must_use]
     pub fn packet_bytes(self, packet_bytes: usize) -> DistributedWorklist<P> {
         DistributedWorklist { packet_bytes, ..self }
     }
 
-    /// Packet buffers of each link; chosen by the link unless set. The fused worker has
-    /// them for each pair of blocks that exchange packets, 64 unless set, rounded up to a
-    /// power of two, 65,536 at most.
+    /// The number of packet buffers of each link; chosen by the link unless set. With the fused
+    /// worker it is the number for each pair of blocks that exchange packets: 64 unless set,
+    /// rounded up to a power of two, at most 65,536.
     #[must_use]
     pub fn buffers(self, count: usize) -> DistributedWorklist<P> {
         DistributedWorklist { buffers: Some(count), ..self }
     }
 
-    /// Entries of each queue, rounded up to a power of two; a device's share of
-    /// the items unless set, and if the worker is fused [`Program::most_queued`], or all items in
-    /// a ring; twice as many as that, but not more than all items, with a
-    /// [`delta`](DistributedWorklist::delta). Smaller queues lose nothing: they are swept. At most
-    /// one for each item, on GPUs 2^19 more: larger values count as that.
+    /// Sets the entries of each queue, rounded up to a power of two. Unless set these are the device's share
+    /// of the items; for the fused worker [`Program::most_queued`], or all items in a ring, and twice as many
+    /// with a [`delta`](DistributedWorklist::delta), up to all items. A smaller queue loses nothing: items
+    /// that found no room are found again by a sweep. Values above the number of items (on GPUs 2^19 more)
+    /// are treated as that.
     #[must_use]
     pub fn queue_entries(self, entries: usize) -> DistributedWorklist<P> {
         DistributedWorklist { queue_entries: Some(entries), ..self }
@@ -190,38 +191,37 @@ impl<P: Program> DistributedWorklist<P> {
         DistributedWorklist { batch: items.max(1), ..self }
     }
 
-    /// Steps of the priority threshold \[G §4.4\], 1 at least; without, everything runs at once. Each
-    /// looks at all that is deferred: as many as there are items take time that grows with their square.
+    /// Sets the step of the priority threshold \[G §4.4\], at least 1; `None` runs everything at once. Every
+    /// step looks at all deferred items, so a run with as many steps as items takes quadratic time.
     #[must_use]
     pub fn delta(self, delta: Option<u32>) -> DistributedWorklist<P> {
         DistributedWorklist { delta: delta.map(|delta| delta.max(1)), ..self }
     }
 
-    /// Lets the threshold fall back to its first step when nothing is ready and so many items, one
-    /// at least, have been processed since it last was there; it only rises unless this is set. For
-    /// values that are added up: what is deferred becomes more urgent meanwhile, and is found again
-    /// before the rest.
+    /// Lets the threshold fall back to its first step when nothing is ready and `items` items, at least 1,
+    /// have been processed since it was last there; unless set it only rises. For programs that add values
+    /// up, such as residuals: what was deferred may have become urgent since.
     #[must_use]
     pub fn falls_after(self, items: u64) -> DistributedWorklist<P> {
         // One at least: else the threshold would be there for ever.
         DistributedWorklist { falls_after: Some(items.max(1)), ..self }
     }
 
-    /// Who drives it; [`Worker::Auto`] unless set.
+    /// Sets who drives the worklist; [`Worker::Auto`] unless set.
     #[must_use]
     pub fn worker(self, worker: Worker) -> DistributedWorklist<P> {
         DistributedWorklist { worker, ..self }
     }
 
-    /// How long a run may go on without any change before it fails; ten seconds unless
-    /// set. Kernels that the host launches may take any time.
+    /// Sets how long a run may go on without any change before it fails; ten seconds unless set. In
+    /// a run that the host drives, the time that kernels take does not count.
     #[must_use]
     pub fn patience(self, patience: Duration) -> DistributedWorklist<P> {
         DistributedWorklist { patience, ..self }
     }
 
-    /// Compiles and loads the kernels of a run, which otherwise is part of the first run
-    /// of a process: that takes seconds where they are not in the cache.
+    /// Compiles and loads the kernels of a run. Otherwise the first run of a process does this,
+    /// which takes seconds if they are not in the cache.
     ///
     /// # Errors
     /// Settings that do not fit together; CUDA C++ that does not compile.
@@ -246,9 +246,10 @@ impl<P: Program> DistributedWorklist<P> {
     /// Settings that do not fit together; the first cause of any failure.
     ///
     /// # Cancel safety
-    /// Dropping the future stops all devices; the problems are then in between. So they are after an
-    /// error. Devices may still come to what was submitted: copies of the problems' buffers may be refused
-    /// as a hazard until [`DeviceSet::quiesce`](millstream_device::DeviceSet::quiesce) has returned.
+    /// Dropping the future stops all devices; the problems are then in an intermediate state, as
+    /// after an error. Devices may still get to what was submitted. So until
+    /// [`DeviceSet::quiesce`](millstream_device::DeviceSet::quiesce) has returned, copies of the
+    /// problems' buffers may be refused as a hazard.
     ///
     /// # Device ordering
     /// When it resolves, all kernels are over and host code comes after them.
@@ -430,7 +431,10 @@ impl<P: Program> DistributedWorklist<P> {
         let mut ends: Vec<_> =
             devices.iter().map(|_| Ends { inputs: Vec::new(), outputs: Vec::new() }).collect();
         let buffers = Buffers::bytes(packet_bytes);
-        let buffers = self.buffers.map_or(buffers, |count| buffers.count(count));
+        // With more some would stay empty, as a rule.
+        let packet_items = (packet_bytes / size_of::<P::Packet>().max(1)).max(1);
+        let most = self.most_queued(is_ring).div_ceil(packet_items) + 1;
+        let buffers = self.buffers.map_or(buffers, |count| buffers.count(count.min(most)));
         for from in 0..devices.len() {
             let targets: Vec<usize> = match is_ring {
                 true => next_in(&order, from).into_iter().collect(),

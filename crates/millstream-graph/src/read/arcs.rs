@@ -71,9 +71,9 @@ pub(crate) struct Arcs {
     pub(crate) is_symmetric: bool,
 }
 
-/// Vertices that a file may have without an arc to show for it. What the algorithms keep for
-/// each takes up to 140 bytes on eight host devices: of so many, 0.6 gibibytes.
-const FREE_VERTICES: u64 = 1 << 22;
+/// Vertices that a file may have without an arc to show for it. Each host device may keep ten bytes
+/// and more for every vertex, so that so many take half a gibibyte on 32.
+const FREE_VERTICES: u64 = 1 << 20;
 
 /// The number of vertices, if `arcs` arcs make it credible: a number alone must not take
 /// much memory.

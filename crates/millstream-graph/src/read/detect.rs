@@ -29,8 +29,12 @@ fn by_content(content: &[u8]) -> Option<Format> {
     if text.get(..BANNER.len()).is_some_and(|start| start.eq_ignore_ascii_case(BANNER)) {
         return Some(Format::MatrixMarket);
     }
+    // Before a tab it may as well be the name of a column.
     match text {
-        [b'c' | b'p', b' ' | b'\t' | b'\r' | b'\n', ..] => Some(Format::Dimacs),
+        [b'c', b' ' | b'\r' | b'\n', ..] => Some(Format::Dimacs),
+        [b'p', b' ' | b'\t', rest @ ..] if rest.trim_ascii_start().starts_with(b"sp") => {
+            Some(Format::Dimacs)
+        }
         _ => None,
     }
 }

@@ -26,13 +26,28 @@ pub(super) fn parse(content: &[u8]) -> Result<CsrGraph, Fault> {
     if graph.is_symmetric_with_weights() {
         return Ok(graph);
     }
-    // The first line that shows it, by what the file calls its vertex.
-    let line = match graph.first_asymmetric() {
-        Ok(Some(vertex)) => format!("the lines of vertex {} and its neighbours do not", vertex + 1),
-        _ => "this one does not".to_string(),
-    };
-    let reason = "a METIS file lists an edge at both of its ends, with one weight; ".to_string();
-    Err(Fault::Whole(reason + &line))
+    let rule = "a METIS file lists an edge at both of its ends, with one weight";
+    Err(match graph.first_asymmetric() {
+        // By what the file calls it.
+        Ok(Some(vertex)) => {
+            let id = vertex + 1;
+            let reason = format!("{rule}; the lines of vertex {id} and its neighbours do not");
+            fault_at_vertex(content, vertex, reason)
+        }
+        _ => Fault::Whole(format!("{rule}; this one does not")),
+    })
+}
+
+/// A fault in the line of a vertex, in a text that was parsed before.
+#[cold]
+fn fault_at_vertex(content: &[u8], vertex: u32, reason: String) -> Fault {
+    let mut scanner = Scanner::new(content);
+    scanner.next_content(is_comment);
+    for _ in 0..=vertex {
+        scanner.skip_line();
+        scanner.next_line(is_comment);
+    }
+    scanner.fault(reason)
 }
 
 fn parse_arcs(content: &[u8]) -> Result<Arcs, Fault> {

@@ -1,8 +1,8 @@
 //! Reads graphs from files: Matrix Market, DIMACS, Galois, METIS, edge lists and
 //! our own format, each plain or compressed with gzip or Zstandard.
 //!
-//! Content decides what a file is, its extension only where content does not
-//! tell (an edge list and METIS are both lines of numbers).
+//! The content decides which format a file has. The extension decides only where the content leaves
+//! a choice (an edge list and METIS are both lines of numbers).
 //!
 //! A comment may hold any bytes, and a heading any text; everything else in a text is ASCII.
 //!
@@ -10,14 +10,12 @@
 //! is read**, nor a plain `.mill` file as long as the graph lives. To replace one,
 //! write another and rename it, as [`write_graph`](crate::write::write_graph) does.
 //!
-//! No memory is taken because a header says so. Counts are compared with the
-//! bytes that are there, and a file may name at most 2²² vertices more than twice
-//! the number of its arcs, so that a header that lies costs less than a gibibyte, with what
-//! algorithms keep for each vertex: on eight host devices, verified, such a file takes up to 0.6
-//! GiB in PageRank and less in the others. Each device of PageRank keeps something of every
-//! vertex: 32 of them take 0.2 GiB, and 0.7 by pushing. METIS and `.mill` files, which have bytes
-//! for each vertex, may have more of them without arcs.
-//! Decompressed content is held in memory, however large it is.
+//! No memory is allocated just because a header asks for it. Counts are compared with the bytes
+//! that the file really has, and a file may name at most 2²⁰ vertices more than twice the number of
+//! its arcs. So a header with false counts costs less than a gibibyte, including what algorithms
+//! keep for each vertex on each of 32 host devices. METIS and `.mill` files may name more
+//! vertices without arcs, since they contain bytes for each vertex. Decompressed content is held in
+//! memory, however large it is.
 
 pub(crate) mod arcs;
 mod detect;

@@ -117,6 +117,9 @@ fn decoder<'a>(
     })
 }
 
+/// The first byte of a member.
+const GZIP: u8 = 0x1f;
+
 /// The members of a gzip file, one after the other; zeros may follow the last one, as they do on tapes.
 enum GzipMembers<R> {
     Member(Box<GzDecoder<R>>),
@@ -146,8 +149,13 @@ impl<R: BufRead> Read for GzipMembers<R> {
                         rest.consume(zeros);
                         continue;
                     }
-                    if bytes.is_empty() {
-                        *self = GzipMembers::Over;
+                    match bytes.first().copied() {
+                        None => *self = GzipMembers::Over,
+                        Some(GZIP) => {}
+                        Some(_) => {
+                            let reason = "what follows is not gzip";
+                            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+                        }
                     }
                 }
                 GzipMembers::Over => return Ok(0),
@@ -170,10 +178,14 @@ fn broken(compression: Compression, bytes: usize, error: io::Error) -> io::Error
         Compression::Gzip => "gzip",
         Compression::Zstandard => "Zstandard",
     };
-    // The library's text, which a test watches, of what is no fault of the file.
-    let reason = match error.to_string().contains("too much memory") {
-        true => format!("{error}: compress it with zstd --long={LARGEST_WINDOW} at most"),
-        false => format!("broken {name} compression, after {bytes} decompressed bytes: {error}"),
+    // The library's texts, which tests watch, of what is no fault of the file.
+    let said = error.to_string();
+    if said.contains("not enough memory") {
+        return io::Error::new(io::ErrorKind::OutOfMemory, said);
+    }
+    let reason = match said.contains("too much memory") {
+        true => format!("{said}: compress it with zstd --long={LARGEST_WINDOW} at most"),
+        false => format!("broken {name} compression, after {bytes} decompressed bytes: {said}"),
     };
     io::Error::new(error.kind(), reason)
 }
@@ -233,6 +245,11 @@ mod tests {
         std::fs::write(&path, [&one[..], &zeros, &other].concat()).unwrap();
         let said = read_graph(&path, &ReadOptions::default()).unwrap_err().to_string();
         assert!(said.contains("broken gzip compression, after 4 decompressed bytes"), "{said}");
+        assert_eq!(detect(&path).unwrap_err().to_string(), said);
+        std::fs::write(&path, [&one[..], b"\n"].concat()).unwrap();
+        let said = read_graph(&path, &ReadOptions::default()).unwrap_err().to_string();
+        let expected = "after 4 decompressed bytes: what follows is not gzip";
+        assert!(said.ends_with(expected), "{said}");
         assert_eq!(detect(&path).unwrap_err().to_string(), said);
     }
 

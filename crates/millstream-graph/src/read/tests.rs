@@ -322,13 +322,13 @@ fn bad_text_is_named_with_its_line() {
         (
             "a.graph",
             "3 1\n2 3\n\n\n".into(),
-            "a.graph: a METIS file lists an edge at both of its ends, with one weight; the lines of vertex 1 \
+            "a.graph:2: a METIS file lists an edge at both of its ends, with one weight; the lines of vertex 1 \
              and its neighbours do not",
         ),
         (
             "a.graph",
             "3 2 1\n2 3\n1 3 3 5\n2 4\n".into(),
-            "a.graph: a METIS file lists an edge at both of its ends, with one weight; the lines of vertex 2 \
+            "a.graph:3: a METIS file lists an edge at both of its ends, with one weight; the lines of vertex 2 \
              and its neighbours do not",
         ),
     ] {
