@@ -29,11 +29,10 @@ const PIECE: usize = 1 << 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CcOptions {
-    /// Bytes of a packet at most, but 16 for rows that are [streamed](Cc::run_streamed_graph); 1 MiB unless
-    /// set.
+    /// Most bytes of a packet; 1 MiB unless set. Packets of [streamed rows](Cc::run_streamed_graph) have
+    /// room for 16 bytes at least.
     pub packet_bytes: usize,
-    /// Packet buffers of each device and router; `None` for 2. More than there are packets are as
-    /// many.
+    /// Packet buffers of each device and router; `None` for 2. Never more than there are packets.
     pub buffers: Option<usize>,
     /// How long GPUs that reach each other's memory wait for each other before a search fails; ten
     /// seconds unless set.
@@ -47,7 +46,7 @@ impl Default for CcOptions {
 }
 
 impl CcOptions {
-    /// Whether they have a meaning, whatever the graph is.
+    /// Checks that the options have a meaning, whatever the graph.
     ///
     /// # Errors
     /// Packets that hold no edge; no buffers.
@@ -218,10 +217,12 @@ impl Cc {
         Ok(Cc { graph, order, both_ways, survey, method, hub, hubs, options })
     }
 
-    /// What was made at the upload beside the graph's rows: on GPUs, for graphs of many arcs, the
-    /// [degree order](DegreeOrder) of the vertices of each, and, where these reach each other's
-    /// memory, the neighbour of each vertex with the most arcs; and, for any graph that is not symmetric and has as
-    /// many arcs as vertices, the reverses of its arcs there, if there is room for them.
+    /// What was made at the upload beside the graph's rows, on GPUs:
+    ///
+    /// * for graphs of many arcs, the [degree order](DegreeOrder) of each GPU's vertices,
+    /// * and, where GPUs reach each other's memory, the neighbour of each vertex that has the most arcs;
+    /// * for a graph that is not symmetric and has as many arcs as vertices, the reverses of its arcs, if
+    ///   there is room.
     pub fn layouts(&self) -> Vec<Layout> {
         let order = self.order.map(|order| order.layout(&self.graph));
         [order, self.both_ways, self.hubs.layout()].into_iter().flatten().collect()
@@ -245,7 +246,7 @@ impl Cc {
     /// Sets how later runs go.
     ///
     /// # Errors
-    /// Options that have no meaning; they stay as they were then.
+    /// Options that have no meaning. The previous options stay in effect.
     pub fn set_options(&mut self, options: CcOptions) -> Result<()> {
         options.check()?;
         self.options = options;
@@ -299,10 +300,11 @@ impl Cc {
     }
 }
 
-/// Whether the devices of a context, which have the rows of a graph, send packets over links to find
-/// its components. They do not where they merge their trees in each other's memory, as GPUs with NVLink
-/// between all do, or have one forest, as up to 16 host devices do that reach each other's memory with
-/// atomics, unless another [way](Context::transfer) than pushing is asked for.
+/// Whether the devices of a context, when they have the rows of a graph, send packets over links to
+/// find its components. Two kinds of devices do not, unless another [way](Context::transfer) than
+/// pushing is asked for: GPUs with NVLink between all, which merge their trees in each other's
+/// memory; and up to 16 host devices that reach each other's memory with atomics, which have one
+/// forest.
 ///
 /// ```
 /// use millstream_cc::sends_packets;

@@ -5,23 +5,24 @@ use std::fmt;
 use millstream_graph::CsrGraph;
 use millstream_traversal::DepthProbe;
 
-/// Which arcs of a resident graph are hooked. Nobody asks for one: the graph's
-/// shape decides.
+/// Which arcs of a resident graph are hooked. This is not an option: the graph's shape decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u32)]
 pub enum Method {
-    /// All of them: not every arc has its reverse. GPUs that reach each other's memory make the reverses at
-    /// the upload, if they have room for them and there are as many arcs as vertices, and go another way.
+    /// All arcs, since not every arc has its reverse. GPUs that reach each other's memory avoid
+    /// this by making the reverses at the upload, if they have room for them and the graph has at
+    /// least as many arcs as vertices.
     EveryArc,
-    /// Those towards smaller vertices, since every arc has its reverse (Jaiganesh
-    /// and Burtscher, ECL-CC, HPDC 2018): for graphs of few arcs, and for meshes, of three
-    /// dimensions only if they have less than 16 arcs a vertex. First those within tiles of consecutive vertices.
+    /// Arcs towards smaller vertices, since every arc has its reverse (Jaiganesh and Burtscher,
+    /// ECL-CC, HPDC 2018), beginning with those within tiles of consecutive vertices. For graphs of
+    /// few arcs, and for meshes; but for three-dimensional meshes only if they have fewer than 16
+    /// arcs per vertex.
     TowardsSmaller,
-    /// First a search from the hub, the vertex of most arcs (Slota, Rajamanickam and
-    /// Madduri, Multistep, IPDPS 2014). Then the arcs of each vertex that it has not found:
-    /// what it has found meets the others on their side, since every arc has its reverse. For
-    /// other graphs of many arcs, in which much is near the hub.
+    /// First a search from the hub, the vertex with the most arcs (Slota, Rajamanickam and Madduri,
+    /// Multistep, IPDPS 2014), then the arcs of each vertex that it has not found. Arcs of found
+    /// vertices are not needed: since every arc has its reverse, the vertices at their other ends
+    /// have them, too. For all other graphs of many arcs, in which much is near the hub.
     OutsideHub,
 }
 

@@ -34,10 +34,10 @@ struct Endpoint {
 }
 
 impl DeviceSet {
-    /// Measures transfers of 4 KiB to 64 MiB within each memory of the set and
-    /// between any two, on every [way](TransferWay) that there is, one pair after the
-    /// other: medians, after a first round that does not count. Takes 128 MiB in each
-    /// memory, twice as much in the host's; other work on the devices falsifies it.
+    /// Measures transfers of 4 KiB to 64 MiB within each memory of the set and between any two, on
+    /// every [way](TransferWay) that exists there, one pair after the other. Results are medians,
+    /// after a first round that does not count. It takes 128 MiB in each memory and twice as much
+    /// in the host's; other work on the devices falsifies it.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet, TransferWay};
@@ -107,10 +107,9 @@ impl DeviceSet {
         Ok(Some(Route { way, first, second: Some(second) }))
     }
 
-    /// Keeps a table on disk, in the folder of `MILLSTREAM_CACHE` or the user's
-    /// cache folder, for sets that are opened later with these GPUs and this
-    /// driver, or with host devices alone. Says where, or `None` if there is no
-    /// such folder.
+    /// Keeps a table on disk, in the folder of `MILLSTREAM_CACHE` or the user's cache folder, for
+    /// sets that are opened later with these GPUs and this driver, or with host devices alone.
+    /// Returns the file's path, or `None` if there is no such folder.
     ///
     /// # Errors
     /// [`Error::Cache`] if the file cannot be written; nothing is left

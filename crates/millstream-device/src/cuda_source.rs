@@ -128,10 +128,10 @@ impl CudaSource {
         self
     }
 
-    /// Launches a block for every so many work elements as it has threads, also where
-    /// these are more than run at once: whichever ends makes room for the next, which
-    /// evens out work that differs much. Otherwise blocks beyond those that run at
-    /// once are left out, and the kernel must loop.
+    /// Launches enough blocks for one thread per work element, even if these are more blocks than
+    /// run at once. A block that ends makes room for the next one, which evens out elements that
+    /// differ much in work. Without this, no more blocks are launched than run at once, and the
+    /// kernel must loop over its elements.
     #[must_use]
     pub const fn uncapped(mut self) -> CudaSource {
         self.blocks = Blocks::Uncapped;
@@ -155,8 +155,8 @@ impl CudaSource {
         self
     }
 
-    /// Gives each block as much memory of its own as a block may have, beside what it
-    /// declares, so that a multiprocessor runs one at a time. The kernel declares an
+    /// Gives each block as much shared memory as a block may have, beyond what the kernel declares,
+    /// so that a multiprocessor runs one block at a time. The kernel declares an
     /// `extern __shared__` array; `millstream::dynamic_shared_bytes()` is its size.
     #[must_use]
     pub const fn shared_memory(mut self) -> CudaSource {
@@ -179,10 +179,10 @@ impl CudaSource {
         &self.text
     }
 
-    /// Compiles the text for an architecture, such as 90 for `sm_90`; no GPU is
-    /// needed. Returns the device code, and what the compiler says of registers;
-    /// [`spills`](crate::spills) finds in it whether they suffice. GPUs of that architecture
-    /// find the code in the cache on disk afterwards.
+    /// Compiles the text for an architecture, such as 90 for `sm_90`; no GPU is needed. Returns the
+    /// device code, and what the compiler says about registers, in which [`spills`](crate::spills)
+    /// finds out whether they suffice. Afterwards, GPUs of that architecture find the code in the
+    /// cache on disk.
     ///
     /// # Errors
     /// No compiler (NVRTC); text that does not compile, with the log.

@@ -257,8 +257,8 @@ impl Device {
         self.core.is_host_endpoint()
     }
 
-    /// Whether both are virtual devices of one GPU, or the same device of one: their kernels
-    /// share its multiprocessors, whatever a topology says of their links.
+    /// Whether the two devices are virtual devices of one GPU, or the same device of a GPU: their
+    /// kernels share its multiprocessors, whatever a topology says about their links.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
@@ -276,8 +276,8 @@ impl Device {
         }
     }
 
-    /// The GPU's number, as in `cuda:1`, which all virtual devices of it have; `None` on a host device, and
-    /// of the host endpoint.
+    /// The number of the device's GPU, as in `cuda:1`; all virtual devices of a GPU have the same
+    /// number. `None` for host devices and the host endpoint.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
@@ -294,10 +294,11 @@ impl Device {
         }
     }
 
-    /// Wakes the thread of a GPU to which launches are left
-    /// ([`BoundKernel::submit_soon`](crate::BoundKernel::submit_soon)), before some are: it sleeps
-    /// after 2 ms without any, and takes up to 0.2 ms to wake; until then whoever leaves a launch
-    /// makes it. Nothing happens on host devices, and where devices share a GPU.
+    /// Call this before you leave launches to the thread of the device's GPU
+    /// ([`BoundKernel::submit_soon`](crate::BoundKernel::submit_soon)): it wakes that thread, which
+    /// sleeps after 2 ms without launches and takes up to 0.2 ms to wake. Until the thread is
+    /// awake, the thread that submits a launch makes it itself. Does nothing on host devices, and
+    /// where devices share a GPU.
     ///
     /// ```
     /// # use millstream_device::{DeviceList, DeviceSet};
@@ -312,14 +313,15 @@ impl Device {
         }
     }
 
-    /// Bytes of a copy up to which others do not mind to wait behind it: 64 KiB.
+    /// Copies of up to this many bytes are short enough for others to wait behind them: 64 KiB.
     pub const SMALL_COPY_BYTES: usize = 64 << 10;
 
-    /// Whether copies of more than [`SMALL_COPY_BYTES`](Device::SMALL_COPY_BYTES) are under way on streams of
-    /// the GPU, of any of its virtual devices: a copy engine finishes them before it serves another stream.
-    /// Counted are those that the driver has been given, until the host knows that they are over: some
-    /// microseconds later, or, where nothing records an event behind a copy, when something else does.
-    /// `false` on host devices.
+    /// Whether copies of more than [`SMALL_COPY_BYTES`](Device::SMALL_COPY_BYTES) are under way on
+    /// streams of the device's GPU, including those of other virtual devices on it. A copy engine
+    /// finishes such copies before it serves another stream. A copy counts from when the driver
+    /// gets it until the host knows that it is over. That is some microseconds after its end or, if
+    /// no event is recorded behind it, when the host hears of something later. `false` on host
+    /// devices.
     ///
     /// ```
     /// # use millstream_device::{DeviceList, DeviceSet};
@@ -345,9 +347,8 @@ impl Device {
         self.core.name.to_string()
     }
 
-    /// Whether packets to the other device go through memory of the host: the
-    /// topology says that they do not reach each other's memory, and neither's
-    /// is the host's \[G §2.1\].
+    /// Whether packets to the other device go through memory of the host: the topology says that
+    /// the two do not reach each other's memory, and neither of them is the host \[G §2.1\].
     pub fn copies_through_host(&self, to: &Device) -> bool {
         let (Some(here), Some(there)) = (self.index(), to.index()) else {
             return false;
@@ -381,9 +382,10 @@ impl Device {
         DeviceBuffer::new(self, len, Contents::Zeros)
     }
 
-    /// As [`Device::buffer`], for items that are written before they are read: those of a GPU's, and of
-    /// memory of the host that GPUs reach, are at first what the memory held before. That costs no time, and
-    /// checkers of memory see who reads what nobody has written.
+    /// As [`Device::buffer`], for items that are written before they are read. On a GPU, and in
+    /// memory of the host that GPUs reach, the buffer first contains whatever the memory held
+    /// before. This saves the time to clear it, and lets memory checkers detect reads of items that
+    /// were never written.
     ///
     /// # Errors
     /// As [`Device::buffer`].
@@ -391,12 +393,13 @@ impl Device {
         DeviceBuffer::new(self, len, Contents::Any)
     }
 
-    /// A buffer of memory that the program already has on the device, and with what is in it: on a
-    /// GPU that of `cuMemAlloc`, another library's or another program's; on a host device the
-    /// program's own, which streams of GPUs copy and their kernels do not reach. It does not count
-    /// against the device's budget. `owner` is dropped when neither the buffer nor an operation uses the memory any more, on any thread, one that
-    /// must not wait among them: what `owner` frees with a call that waits for kernels, as
-    /// `cuMemFree` does, it had better leave to a thread of its own. A panic of it is its own.
+    /// A buffer of memory that the program already has on the device, with its present contents: on
+    /// a GPU, memory from `cuMemAlloc`, of another library or of another program; on a host device,
+    /// the program's own memory, which GPUs' streams can copy but their kernels do not reach. It
+    /// does not count against the device's budget. `owner` is dropped when neither the buffer nor
+    /// an operation uses the memory any more. This may happen on any thread, even on one that must
+    /// not wait. So if `owner` frees something with a call that waits for kernels, as `cuMemFree`
+    /// does, let it do so on a thread of its own. A panic in its drop is caught.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
@@ -413,10 +416,11 @@ impl Device {
     /// ```
     ///
     /// # Safety
-    /// Until `owner` is dropped there are `len` items at `address` in the device's memory, aligned as
-    /// `T` is, their provenance exposed if it is the program's memory; only this buffer uses them,
-    /// or whatever else does is ordered with its operations (see [`LibraryCall`](crate::LibraryCall)).
-    /// What peers are to reach is plain memory: that of stream-ordered pools they do not.
+    /// Until `owner` is dropped, there must be `len` items at `address` in the device's memory,
+    /// aligned as `T` is, and with their provenance exposed if it is the program's memory. Only
+    /// this buffer uses them, or all other uses are ordered with its operations (see
+    /// [`LibraryCall`](crate::LibraryCall)). If peers are to reach the memory, it must be plain
+    /// memory: peers do not reach memory of stream-ordered pools.
     pub unsafe fn adopt<T: Pod>(
         &self,
         address: usize,

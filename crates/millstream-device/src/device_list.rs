@@ -62,8 +62,8 @@ impl DeviceList {
         DeviceList { entries: vec![entry] }
     }
 
-    /// What `MILLSTREAM_DEVICES` names; if it is unset or empty, every GPU, or four host
-    /// devices where there is none.
+    /// The devices that `MILLSTREAM_DEVICES` names. If it is unset or empty: every GPU, or four
+    /// host devices if there is no GPU.
     ///
     /// # Errors
     /// A value of `MILLSTREAM_DEVICES` that cannot be read.

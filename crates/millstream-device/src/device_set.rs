@@ -54,8 +54,8 @@ impl DeviceSetBuilder {
         Ok(DeviceSetBuilder { devices, unused, ..self })
     }
 
-    /// Bytes that each physical device may allocate; unless set, what a GPU has, and what the host
-    /// has for all host devices of the process together.
+    /// Bytes that each physical device may allocate. Unless set, a GPU may use all of its memory,
+    /// and all host devices of the process together all memory of the host.
     #[must_use]
     pub fn memory_budget(self, bytes: u64) -> DeviceSetBuilder {
         DeviceSetBuilder { memory_budget: Some(bytes), ..self }
@@ -81,10 +81,10 @@ impl DeviceSetBuilder {
         DeviceSetBuilder { injection, ..self }
     }
 
-    /// Connects the devices as this topology says, at most as well as they are:
-    /// devices that it does not connect do not reach each other's memory. Its transfer table, if
-    /// it has one, is that of the devices at the places of those that it names. See
-    /// [`Topology::read`] for files.
+    /// Connects the devices as `topology` says, but never better than they really are: devices that
+    /// it does not connect do not reach each other's memory. If it has a transfer table, that
+    /// replaces the devices' own; names in the table stand for the devices at the same places.
+    /// [`Topology::read`] reads files.
     #[must_use]
     pub fn topology(self, topology: Topology) -> DeviceSetBuilder {
         DeviceSetBuilder { topology: Some(topology), ..self }
@@ -269,7 +269,7 @@ impl DeviceSet {
         &self.shared.devices
     }
 
-    /// The trouble that was asked for.
+    /// The delays and faults that were asked for.
     pub fn injection(&self) -> &Injection {
         &self.shared.injection
     }
@@ -284,8 +284,9 @@ impl DeviceSet {
         &self.shared.topology
     }
 
-    /// What went wrong when the set was opened and did not stop it: no usable driver, so that host devices
-    /// [run](DeviceSetBuilder::available); no cache; no [`set_driver_defaults`](crate::set_driver_defaults).
+    /// Problems found when the set was opened that did not keep it from opening: no usable driver,
+    /// so that [host devices](DeviceSetBuilder::available) are used; no cache; no call of
+    /// [`set_driver_defaults`](crate::set_driver_defaults).
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
     }
@@ -303,8 +304,8 @@ impl DeviceSet {
         }
     }
 
-    /// Has a simulation that stands still ([`Error::Deadlock`](crate::Error::Deadlock)) ask what waits
-    /// here, as long as it is there. On threads nobody asks.
+    /// Makes a simulation that stands still ([`Error::Deadlock`](crate::Error::Deadlock)) ask `of`,
+    /// as long as that exists, what its tasks wait for. Devices on threads never ask.
     ///
     /// ```
     /// use std::sync::{Arc, Weak};
@@ -343,8 +344,8 @@ impl DeviceSet {
         Promise::new(what.into(), Arc::clone(&host.ledger), Arc::clone(&host.runner))
     }
 
-    /// Whether a thread that has waited for so long should look again, after a pause
-    /// that this makes, rather than sleep: only where GPUs write what it looks at.
+    /// Whether a thread that has waited for `waited` should look again rather than sleep. If so,
+    /// this call has made a short pause first. Only true where GPUs write what the thread looks at.
     pub fn stay_awake(&self, waited: Duration) -> bool {
         self.shared.gpus.stay_awake(waited)
     }
@@ -354,8 +355,9 @@ impl DeviceSet {
         self.shared.runner.outstanding() + self.shared.gpus.outstanding()
     }
 
-    /// Faults of the [injection](DeviceSetBuilder::injection) that have not happened. If there are any when
-    /// all is [over](DeviceSet::quiesce), a test of them has tested nothing.
+    /// Faults of the [injection](DeviceSetBuilder::injection) that have not happened yet. If some
+    /// are left when everything is [over](DeviceSet::quiesce), a test that asked for them has not
+    /// tested what it should.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet, InjectedFault, Injection};
@@ -371,8 +373,9 @@ impl DeviceSet {
         self.shared.host.core.faults.left()
     }
 
-    /// Waits until nothing is under way, also of what others submit meanwhile; host code then comes after all that
-    /// was submitted before. It is what is left to wait for where a run with streams of its own has failed.
+    /// Waits until nothing is under way, including what others submit meanwhile; host code then
+    /// comes after everything that was submitted before this call. It is the only way to wait for a
+    /// run that has failed and had streams of its own.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
@@ -388,7 +391,7 @@ impl DeviceSet {
     /// ```
     ///
     /// # Errors
-    /// Operations of a simulation that cannot run; a GPU that has had a fault: nothing is ordered then.
+    /// A simulation whose operations cannot run; a GPU that has had a fault, after which nothing is ordered.
     pub fn quiesce(&self) -> Result<()> {
         let ledger = &self.shared.host.core.ledger;
         let given = ledger.given();
@@ -408,10 +411,11 @@ impl DeviceSet {
         self.shared.gpus.quiesce()
     }
 
-    /// Gives the driver back the memory of these GPUs that no buffer of the process uses, and pinned memory
-    /// of the host that none of this set uses: for libraries and other processes. Millstream keeps what was dropped for the next
-    /// buffer, and by itself gives it back only when there is none left for one of its own. It may wait
-    /// until kernels are over. Host devices keep nothing.
+    /// Gives memory of these GPUs that no buffer of the process uses, and pinned memory of the host
+    /// that nothing of this set uses, back to the driver: for libraries and other processes.
+    /// Millstream keeps the memory of dropped buffers for new ones, and gives it back by itself
+    /// only when it finds no other memory for a buffer. This call may wait until kernels are over.
+    /// Host devices keep nothing.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};

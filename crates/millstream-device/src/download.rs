@@ -46,8 +46,8 @@ impl<T: Pod> Download<T> {
         Ok(self.staging.host_view()?.to_vec())
     }
 
-    /// Waits for the items and leaves them where they are: in a buffer of the host's memory, of which
-    /// there is a [view](DeviceBuffer::host_view).
+    /// Waits for the items and leaves them where they are: in a buffer of the host's memory, whose
+    /// items host code can [view](DeviceBuffer::host_view).
     ///
     /// # Errors
     /// The first cause, if an operation before failed.
@@ -78,8 +78,8 @@ impl<T: Pod> Download<T> {
 const PIECE: usize = 1 << 16;
 
 impl<T: Pod + Sync> Download<T> {
-    /// Waits for the items and appends what `map` makes of each to `items`, by all threads:
-    /// the host takes longer to touch new memory than the items took to come.
+    /// Waits for the items, applies `map` to each and appends the results to `items`. All threads
+    /// take part, since the host takes longer to touch new memory than the items took to arrive.
     ///
     /// # Errors
     /// The first cause, if an operation before failed; nothing is appended then.

@@ -8,14 +8,14 @@ const DEFAULTS: [(&str, &str, &str); 2] = [
     ("CUDA_MODULE_LOADING", "EAGER", "loading a kernel may wait for those that run"),
 ];
 
-/// Sets, unless they are set, `CUDA_DEVICE_MAX_CONNECTIONS` to 12 and `CUDA_MODULE_LOADING` to
-/// `EAGER`, which the driver reads when it starts: so many hardware queues that a kernel that waits
-/// does not block strangers' streams, but no more, since opening and closing a GPU takes the longer
-/// the more there are; and kernels loaded before they are launched, since loading one waits for
-/// those that run. Programs call it first in `main`: where there is a second thread, which may be
-/// reading the environment, or where that is not known, this changes nothing and
-/// [`DeviceSet::warnings`](crate::DeviceSet::warnings) say so. `#[tokio::main]` starts threads before
-/// `main` begins; with tokio call this first, and then build the runtime by hand.
+/// Sets `CUDA_DEVICE_MAX_CONNECTIONS` to 12 and `CUDA_MODULE_LOADING` to `EAGER`, unless they are
+/// already set. The driver reads both when it starts. Twelve hardware queues are enough that a
+/// kernel that waits does not block unrelated streams; more would make opening and closing a GPU
+/// slower. Eager loading makes sure that kernels are loaded before they are launched, since loading
+/// one waits for those that run. Programs call this first in `main`. If there may be a second
+/// thread, which could be reading the environment, nothing is changed, and
+/// [`DeviceSet::warnings`](crate::DeviceSet::warnings) says so. `#[tokio::main]` starts threads
+/// before `main` begins; with tokio, call this first, and then build the runtime by hand.
 ///
 /// ```
 /// fn main() -> millstream_device::Result<()> {

@@ -12,13 +12,14 @@ use crate::stream::Stream;
 use crate::task::{Launch, Task};
 
 /// A kernel that has its place in its stream's order, from
-/// [`BoundKernel::enter`](crate::BoundKernel::enter). Dropped, it begins. As long as it is kept, so
-/// is what the kernel uses: the thread that hears of the kernel's end then has nothing to give back
-/// before it tells.
+/// [`BoundKernel::enter`](crate::BoundKernel::enter). It begins when this is dropped, at the
+/// latest. As long as this is kept, so is everything that the kernel uses. The thread that hears of
+/// the kernel's end then has nothing to give back before it passes that on.
 ///
-/// What comes later on this stream waits for it, and on streams that share a lane of the GPU: so
-/// nobody may wait for those on the thread that has yet to begin it. Whoever enters kernels that wait
-/// for each other holds [`Launching`](crate::Launching) from before the first until all have begun.
+/// Later work on this stream, and on streams that share a lane of the GPU with it, waits for the
+/// kernel. So the thread that has yet to begin the kernel must not wait for such work. Whoever
+/// enters kernels that wait for each other holds [`Launching`](crate::Launching) from before the
+/// first one until all have begun.
 ///
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet, EnteredKernel, Kernel, Shared};
@@ -64,7 +65,7 @@ impl EnteredKernel {
         EnteredKernel { submitted: Some(submitted), stream, _kept: kept }
     }
 
-    /// Whether it has not begun, nor will before it is told: see
+    /// Whether the kernel has not begun, and will not begin before it is told to: see
     /// [`BoundKernel::enter`](crate::BoundKernel::enter).
     pub fn is_held(&self) -> bool {
         self.submitted.as_ref().is_some_and(Submitted::is_held)
@@ -73,8 +74,8 @@ impl EnteredKernel {
     /// Lets a thread give the kernel to the GPU's driver; the caller goes on at once. Once only.
     ///
     /// # Errors
-    /// What was refused at once, where the kernel did not wait for this. Else a launch that the
-    /// driver refuses fails the stream.
+    /// What the driver refused at once, if the kernel was not waiting to be begun. Otherwise a
+    /// launch that the driver refuses fails the stream.
     pub fn begin(&mut self) -> Result<()> {
         self.submitted.take().map_or(Ok(()), Submitted::finish)
     }

@@ -264,7 +264,8 @@ pub enum Error {
         steps: u64,
         /// Operations that cannot run, with what they wait for.
         outstanding: Vec<String>,
-        /// What tasks wait for, as far as the layers above know ([`Waits`](crate::Waits)).
+        /// What tasks wait for: events that are awaited, and what the layers above know
+        /// ([`Waits`](crate::Waits)).
         waiting: Vec<String>,
     },
     /// A [`Promise`](crate::Promise) that will not be kept.

@@ -43,12 +43,12 @@ pub enum EventStatus {
     Failed(Error),
 }
 
-/// An event that the program completes rather than a stream: of something that
-/// streams and tasks wait for like for other events, such as a packet that a kernel
-/// fills. Whoever holds it keeps it, or fails it in time; dropped, it fails.
+/// An event that the program completes rather than a stream: streams and tasks can wait for
+/// something else, such as a packet that a kernel fills, as they wait for other events. Whoever
+/// holds the promise completes or fails its event in time; if it is dropped, the event fails.
 ///
-/// Waiting for it orders no uses of buffers: the ledger still refuses what needs another event.
-/// A stream that waits for it holds up no other.
+/// Waiting for the event does not order uses of buffers: if an operation needs another event for
+/// that, the ledger still refuses it. A stream that waits for a promise holds up no other stream.
 ///
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
@@ -290,9 +290,9 @@ impl Event {
         result
     }
 
-    /// Calls `callback` when the event is complete, on the thread that completes
-    /// it, or at once. It must be short, and orders nothing. A panic of it on another thread is
-    /// its own.
+    /// Calls `callback` when the event is complete, on the thread that completes it, or at once if
+    /// it is complete already. `callback` must be short; its call orders nothing. If it panics on
+    /// another thread, the panic is caught.
     pub fn on_complete(&self, callback: impl FnOnce(Result<()>) + Send + 'static) {
         let result = {
             let mut state = self.core.state.lock();
@@ -305,10 +305,10 @@ impl Event {
         callback(result);
     }
 
-    /// States that host code has learnt of the completion in a way of its own:
-    /// what it does next comes after the event. After a failure nothing before
-    /// the event runs any more either, unless a GPU has had a fault: others may run on. Nothing
-    /// happens while it is pending.
+    /// States that host code has learnt of the completion in some other way: what it does next
+    /// comes after the event. After a failure this holds, too, since nothing before the event runs
+    /// any more, unless a GPU has had a fault, after which other GPUs may still run. Does nothing
+    /// while the event is pending.
     pub fn merge_into_host(&self) {
         let is_over = match self.status() {
             EventStatus::Pending => false,

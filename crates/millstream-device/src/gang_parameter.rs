@@ -15,13 +15,13 @@ use crate::part::Part;
 use crate::task::Place;
 use crate::{Error, Result};
 
-/// A buffer of each device, for the kernels of a gang: this kernel's own, which it and
-/// the others of the gang only read; the twin sees its own as `&[T]`. At most
-/// [`SharedSet::MOST`](crate::SharedSet::MOST).
+/// One buffer of each device, for the kernels of a gang, which only read them. The twin sees its
+/// own device's buffer as `&[T]`. There are at most [`SharedSet::MOST`](crate::SharedSet::MOST)
+/// buffers.
 ///
-/// The ledger knows of each kernel's use of its own buffer. What the others do with it
-/// must lie within that: they begin after the kernel has begun, and it ends after they
-/// are done, which is for the kernels to see to.
+/// The ledger knows only of each kernel's use of its own device's buffer. What the other kernels do
+/// with that buffer must happen within this use, between the kernel's begin and its end; the
+/// kernels must see to that themselves.
 ///
 /// ```
 /// use millstream_device::{
@@ -51,8 +51,8 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct GangRead<T>(PhantomData<T>);
 
-/// As [`GangRead`], of buffers that the kernels of the gang write; the twin sees its
-/// own as `&mut [T]`.
+/// As [`GangRead`], for buffers that the kernels of the gang write; the twin sees its own device's
+/// buffer as `&mut [T]`.
 #[derive(Debug)]
 pub struct GangWrite<T>(PhantomData<T>);
 

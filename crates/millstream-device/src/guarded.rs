@@ -21,12 +21,13 @@ use crate::task::Place;
 use crate::turns::{Turn, Turns};
 use crate::{Error, Result};
 
-/// Items that copies, kernels and host code use side by side, because words say whose
-/// turn it is. The ledger does not order them.
+/// Items that copies, kernels and host code use side by side, because words say whose turn it is.
+/// The ledger does not order these uses.
 ///
-/// Where host code and host devices use the items, one writes or many read at a time,
-/// whatever the words say: a program that gets its words wrong reads old items, and
-/// nothing worse. GPUs do as their kernels say, and as who [copies](GuardedBuffer::part_mut) answers for.
+/// Host code and host devices use the items one writer or many readers at a time, whatever the
+/// words say: a program that gets its words wrong reads old items, and nothing worse happens. GPUs
+/// do what their kernels say, and what the caller of [`part_mut`](GuardedBuffer::part_mut) has
+/// promised for copies.
 ///
 /// Kernels take it as [`Guarded`], never as [`Read`](crate::Read) or
 /// [`Write`](crate::Write); streams copy [parts](GuardedBuffer::part) of it.
@@ -94,9 +95,9 @@ impl<T: Pod> GuardedBuffer<T> {
     /// Some of the items, as the destination of a copy.
     ///
     /// # Safety
-    /// Of a buffer in the host's memory: until a copy to it by a GPU, or from a GPU's memory, is over,
-    /// neither host code nor a twin reads or writes these items; what is refused after a fault of a GPU
-    /// does neither. Other copies wait for their turn.
+    /// If the buffer is in the host's memory: until a copy into it by a GPU or from a GPU's memory
+    /// is over, neither host code nor a twin may read or write these items. (Calls that are refused
+    /// after a fault of a GPU do neither.) Other copies wait for their turn by themselves.
     ///
     /// # Errors
     /// A range that does not lie in the buffer.
@@ -111,12 +112,13 @@ impl<T: Pod> GuardedBuffer<T> {
         self.buffer.in_flight()
     }
 
-    /// Lets host code read items; of the host endpoint's buffers only. `read` must be
-    /// short and wait for nothing: whoever writes waits for it.
+    /// Lets host code read items, of the host endpoint's buffers only. `read` must be short and
+    /// wait for nothing, since writers wait for it.
     ///
     /// # Errors
-    /// A buffer elsewhere; a range out of bounds; within such a closure of the same buffer
-    /// ([`Error::Nested`]). After a fault of a GPU, that: others may still copy into what they reach.
+    /// A buffer that lies elsewhere; a range out of bounds; a call from within such a closure of
+    /// the same buffer ([`Error::Nested`]); after a fault of a GPU, that fault, since other GPUs
+    /// may still copy into whatever memory they reach.
     pub fn read<R>(&self, range: Range<usize>, read: impl FnOnce(&[T]) -> R) -> Result<R> {
         let (turns, items) = self.host_items(&range)?;
         let _one = self.alone_on_thread()?;
@@ -192,9 +194,9 @@ impl Drop for AtItems {
 #[derive(Debug)]
 pub struct Guarded<T>(std::marker::PhantomData<T>);
 
-/// What a twin sees of a [`GuardedBuffer`]. Nothing here waits: `None` says that it is
-/// another's turn, and that the twin is stepped again when that is over. After a fault of a GPU nobody
-/// has a turn: others may still copy into what they reach.
+/// What a twin sees of a [`GuardedBuffer`]. Nothing here waits: `None` says that it is another's
+/// turn, and that the twin will be stepped again when that turn is over. After a fault of a GPU
+/// nobody gets a turn, since other GPUs may still copy into whatever memory they reach.
 #[derive(Debug)]
 pub struct GuardedItems<'a, T> {
     allocation: &'a Arc<Allocation>,
@@ -226,7 +228,7 @@ impl<T: Pod> GuardedItems<'_, T> {
         self.len == 0
     }
 
-    /// Lets the twin read items; `None` if somebody writes, this twin, too, or out of range.
+    /// Lets the twin read items; `None` if anyone (even this twin) is writing, or the range is out of bounds.
     ///
     /// # Errors
     /// A fault of a GPU.
@@ -246,7 +248,8 @@ impl<T: Pod> GuardedItems<'_, T> {
         Some(read(unsafe { std::slice::from_raw_parts(items, range.len()) }))
     }
 
-    /// Lets the twin write items; `None` if somebody uses them, this twin, too, or out of range.
+    /// Lets the twin write items; `None` if anyone (even this twin) is using them, or the range is out of
+    /// bounds.
     ///
     /// # Errors
     /// A fault of a GPU.
@@ -301,8 +304,8 @@ unsafe impl<T: Pod + Send + Sync> Argument<Guarded<T>> for &GuardedBuffer<T> {
     }
 }
 
-/// Words that say whose turn it is: a [`SharedBuffer`] whose changes have twins that wait looked
-/// at again; the twin sees [`WordsView`].
+/// Words that say whose turn it is: a [`SharedBuffer`] which, when it changes, has waiting twins
+/// look again. The twin sees [`WordsView`].
 #[derive(Debug)]
 pub struct Words;
 

@@ -27,8 +27,8 @@ impl<T> fmt::Debug for HostData<T> {
 }
 
 impl<T> HostData<T> {
-    /// Items that others may hold, too; no copy is made. The owner is asked for them once, now: threads that
-    /// others rely on run no code of the program.
+    /// Items that others may hold, too; they are not copied. `owner` is asked for them only once,
+    /// in this call, since threads that others rely on run no code of the program.
     pub fn shared(owner: Arc<dyn AsRef<[T]> + Send + Sync>) -> HostData<T> {
         HostData { items: NonNull::from((*owner).as_ref()), owner }
     }

@@ -60,9 +60,9 @@ impl KernelFault {
         KernelFault(Fault::Message(message.into()))
     }
 
-    /// No fault: the kernel, or in a twin of steps the block, is over before its end, and its stream
-    /// goes on, as behind a kernel of a GPU that returns early. Whoever waits for it hears of that in
-    /// another way.
+    /// Not a fault: the kernel (or, if its twin is of steps, the block) is over before its work is
+    /// done, and its stream goes on, as it does behind a GPU's kernel that returns early. Whoever
+    /// relies on the kernel's work must find out about this in another way.
     pub fn early_return() -> KernelFault {
         KernelFault(Fault::EarlyReturn)
     }
@@ -102,8 +102,8 @@ pub type KernelResult = Result<(), KernelFault>;
 pub enum Step {
     /// To its end.
     Done,
-    /// To something that is not there yet; it is called again, from its beginning, when host code, a
-    /// stream or another twin has written a word that it may wait for.
+    /// To something that is not there yet. The block is called again, from its beginning, when host
+    /// code, a stream or another twin has written a word that it may wait for.
     Waits,
 }
 
@@ -237,11 +237,10 @@ impl<S: Parameter> Kernel<S> {
         Kernel::from_closure(name, fails).with_cuda(source)
     }
 
-    /// A kernel of blocks that may have to wait for what others fill while it runs: the
-    /// launch's size is the number of blocks, which is what
-    /// [`CudaSource::block_each`] launches. The twin is called for each block, and
-    /// called again, from its beginning, when it says that it [waits](Step::Waits); so
-    /// it must do nothing twice that may be done once only.
+    /// A kernel of blocks that may have to wait for what others fill while it runs. The launch's
+    /// size is the number of blocks, which is what [`CudaSource::block_each`] launches. The twin is
+    /// called for each block, and called again, from its beginning, when it says that it
+    /// [waits](Step::Waits). So it must repeat nothing that may be done only once.
     pub const fn of_steps(
         name: &'static str,
         source: Trusted<CudaSource>,
@@ -267,13 +266,14 @@ impl<S: Parameter> Kernel<S> {
         Kernel { device_code: Some(DeviceCode::Cuda(source)), code: OnceLock::new(), ..self }
     }
 
-    /// Adds what does the twin's work on GPUs by calls of a CUDA library, in place of code.
+    /// Adds a function that does the twin's work on GPUs by calling a CUDA library, instead of
+    /// device code.
     ///
-    /// Whoever answers for the function answers for what it submits, too: that goes to the
+    /// By vouching for the function you vouch for the work that it submits, too: it goes to the
     /// call's stream, or is waited for there, and touches nothing but the arguments. The function
-    /// runs while the stream is locked, on any thread, with the GPU's context current: it is short,
-    /// waits for nothing, and uses nothing of Millstream but what it is given. A fault that it
-    /// returns, or a panic, fails the stream.
+    /// runs while the stream is locked, on any thread, with the GPU's context current. So it must
+    /// be short, wait for nothing, and use nothing of Millstream but what it is given. If it
+    /// returns a fault or panics, the stream fails.
     ///
     /// ```
     /// use millstream_device::{
@@ -321,10 +321,10 @@ impl<S: Parameter> Kernel<S> {
         }
     }
 
-    /// Compiles and loads the kernel for a GPU, as its first launch there would:
-    /// before kernels run that wait for this one, because loading may wait for them.
-    /// How many blocks a launch over `size` work elements will have; 1 for calls of a library
-    /// and on host devices, where nothing happens.
+    /// Compiles and loads the kernel for a GPU, as its first launch there would. Call this before
+    /// other kernels run that wait for this one, because loading may wait for those. Returns the
+    /// number of blocks that a launch over `size` work elements will have. For library calls, and
+    /// on host devices (where nothing is loaded), this is 1.
     ///
     /// # Errors
     /// No device code, or code that does not compile.
@@ -361,9 +361,10 @@ impl<S: Parameter> Kernel<S> {
         self.bind_at_once(stream, size, arguments)?.submit()
     }
 
-    /// The kernel with its arguments, to be submitted later, by any thread: each takes
-    /// microseconds, which those of several devices can take at the same time. Until it is submitted
-    /// or dropped host code is refused a view of what it writes, and a mutable one of what it uses.
+    /// Binds the kernel to its arguments, to be submitted later and by any thread. Binding takes
+    /// microseconds, so several threads can do it for several devices at the same time. Until the
+    /// kernel is submitted or dropped, host code cannot view what the kernel writes, and cannot
+    /// mutably view anything that it uses.
     ///
     /// # Errors
     /// An argument whose range does not lie in its buffer.

@@ -174,11 +174,12 @@ impl BoundKernel {
         self.submit_by(Submitting::Caller)
     }
 
-    /// The same, but a thread gives the kernel to the GPU's driver, and the caller goes on at
-    /// once; what is submitted to the stream afterwards comes after it. The kernel has been
-    /// [prepared](crate::Kernel::prepare). Several that follow each other may become one launch, if
-    /// their arguments [join](Parameter::join). On host devices, and where devices share a
-    /// GPU, there is no difference.
+    /// As [`submit`](BoundKernel::submit), except that a thread gives the kernel to the GPU's
+    /// driver and the caller goes on at once. What is submitted to the stream afterwards still
+    /// comes after the kernel. The kernel must have been [prepared](crate::Kernel::prepare).
+    /// Several kernels that follow each other may become one launch, if their arguments
+    /// [join](Parameter::join). On host devices, and where devices share a GPU, this is the same as
+    /// `submit`.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet, Kernel, Shared};
@@ -206,11 +207,11 @@ impl BoundKernel {
         self.submit_by(Submitting::Thread)
     }
 
-    /// Gives the kernel its place in its stream's order, and leaves it there until
-    /// [`EnteredKernel::begin`]: so kernels that wait for each other begin together, whatever it
-    /// takes to enter them. The kernel has been [prepared](crate::Kernel::prepare). On host devices,
-    /// where devices share a GPU, and behind what the GPU's thread has still to submit, it begins
-    /// without being told. What it uses is ordered from here on.
+    /// Gives the kernel its place in its stream's order, but does not let it begin before
+    /// [`EnteredKernel::begin`]. This way kernels that wait for each other begin together, however
+    /// long it takes to enter them. The kernel must have been [prepared](crate::Kernel::prepare).
+    /// On host devices, where devices share a GPU, and behind work that the GPU's thread has yet to
+    /// submit, it begins without being told to. Uses of its arguments are ordered from here on.
     ///
     /// # Errors
     /// As [`Kernel::launch`](crate::Kernel::launch).
@@ -225,7 +226,7 @@ impl BoundKernel {
         self.stream.submit_by(self.name, &mut self.accesses, self.task, submitting)
     }
 
-    /// As [`BoundKernel::submit_soon`] and then [`Stream::completed`], which cost less together.
+    /// As [`BoundKernel::submit_soon`] followed by [`Stream::completed`], but cheaper.
     ///
     /// # Errors
     /// As [`BoundKernel::submit_soon`]; and when it resolves, if an operation before failed, or the

@@ -16,11 +16,11 @@ thread_local! {
     static LAUNCHES: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
-/// Held by whoever launches kernels that wait for each other, from before the first until
-/// after the last launch. Meanwhile nothing begins, in the whole process, for which the
-/// driver would wait for a kernel with its locks held, such as giving memory back: it would
-/// wait for the first of the kernels, and the others could not be launched. In turn, where such
-/// a thing has begun, this waits for it.
+/// Held by whoever launches kernels that wait for each other, from before the first launch until
+/// after the last. Meanwhile nothing begins in the whole process for which the driver would hold
+/// its locks while it waits for a kernel, such as giving memory back. It would wait for the first
+/// of these kernels, and the others could not be launched. If such a call has already begun, this
+/// waits until it is over.
 ///
 /// ```
 /// let launching = millstream_device::Launching::begin();
@@ -66,7 +66,7 @@ impl fmt::Debug for Launching {
 }
 
 impl Launching {
-    /// Any number at once, also on one thread, where the gate opens with the last one's end.
+    /// Begins launching. Any number may be held at once, even on one thread, until the last one is dropped.
     pub fn begin() -> Launching {
         if !Inside::is_here() {
             let guard = GATE.read();

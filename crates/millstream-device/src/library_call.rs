@@ -8,10 +8,11 @@ use bytemuck::Pod;
 use crate::kernel::KernelFault;
 use crate::layout::ArgumentWriter;
 
-/// What a function is given that does a kernel's work on a GPU by calling a library, such as cuBLAS,
-/// or CUDA code that the program has already: see [`Kernel::with_library`](crate::Kernel::with_library).
-/// The handles are the driver's. Through the stream events of the program's own can be waited for
-/// (`cuStreamWaitEvent`) and recorded (`cuEventRecord`).
+/// What a function gets that does a kernel's work on a GPU by calling a library, such as cuBLAS, or
+/// CUDA code that the program already has: see
+/// [`Kernel::with_library`](crate::Kernel::with_library). The handles are those of the CUDA driver.
+/// On the stream, the function may wait for events of the program's own (`cuStreamWaitEvent`) and
+/// record them (`cuEventRecord`).
 pub struct LibraryCall<'a> {
     pub(crate) context: *mut c_void,
     pub(crate) stream: *mut c_void,

@@ -337,9 +337,10 @@ impl<T: Pod> DeviceBuffer<T> {
         self
     }
 
-    /// The same memory for items of another type, as many as fit in all of it; none in memory that does not
-    /// begin where such an item may, as that which was [adopted](Device::adopt) or [lent](Stream::lent) may
-    /// not, or any if the items are aligned to more than 256 bytes.
+    /// The same memory for items of another type: as many as fit in all of it. There are none if
+    /// the memory does not begin at an address where such an item may lie. This can happen if the
+    /// memory was [adopted](Device::adopt) or [lent](Stream::lent), or if the items are aligned to
+    /// more than 256 bytes.
     ///
     /// ```
     /// use millstream_device::{DeviceBuffer, DeviceList, DeviceSet};
@@ -378,9 +379,9 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(PartMut { allocation: &self.allocation, range, items: PhantomData })
     }
 
-    /// A handle through which operations may read the buffer later, while it
-    /// stays the caller's. The ledger refuses whichever of a later read and a
-    /// write of the owner is not ordered.
+    /// A handle through which operations may read the buffer later, while it stays the caller's. If
+    /// a later read and a write by the owner are not ordered, the ledger refuses the one that comes
+    /// second.
     pub fn reader(&self) -> BufferReader<T> {
         BufferReader::new(self)
     }
@@ -388,9 +389,9 @@ impl<T: Pod> DeviceBuffer<T> {
     /// The items, for host code; of the host endpoint's buffers only.
     ///
     /// # Errors
-    /// A buffer elsewhere; a write that the host has not waited for, or that a bound kernel
-    /// ([`Kernel::bind`](crate::Kernel::bind)) is about to do. After a fault of a GPU, that: others may
-    /// still write what they reach.
+    /// A buffer that lies elsewhere; a write that the host has not waited for, or that a bound
+    /// kernel ([`Kernel::bind`](crate::Kernel::bind)) will make; after a fault of a GPU, that
+    /// fault, since other GPUs may still write whatever memory they reach.
     pub fn host_view(&self) -> Result<&[T]> {
         self.allocation.check_host(AccessKind::Read)?;
         let items = self.allocation.items::<T>(&(0..self.len));
@@ -429,9 +430,9 @@ impl<T: Pod> DeviceBuffer<T> {
         self.allocation.device.ledger.check_covered(stream.index(), &self.allocation, name)
     }
 
-    /// Forgets operations that come before `event`, which is complete: the next
-    /// user of the buffer need not wait for them. Nothing happens if it is not, or
-    /// if it is of another device set.
+    /// Forgets operations that come before `event`, which must be complete: the next user of the
+    /// buffer need not wait for them. Does nothing if `event` is not complete, or belongs to
+    /// another device set.
     pub fn retire(&self, event: &Event) {
         let ledger = &self.allocation.device.ledger;
         // Streams of other ledgers have the same numbers.

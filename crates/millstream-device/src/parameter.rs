@@ -142,19 +142,20 @@ pub unsafe trait Parameter {
     /// ledger has ordered it, and nothing that conflicts runs beside it.
     unsafe fn view(bound: &Self::Bound) -> Self::View<'_>;
 
-    /// Lets one launch do what two of a kernel would, `next` right after `bound`, or gives
-    /// `next` back. The accesses of both are the joint launch's, on the GPU of both. It is
-    /// called with the queue of launches locked: it must be short, not panic, and use no stream.
+    /// Merges two launches of a kernel, `next` right after `bound`, into one that does what both
+    /// would, or returns `next` if that is impossible. The merged launch has the accesses of both;
+    /// both are for the same GPU. It is called while the queue of launches is locked, so it must be
+    /// short, not panic, and use no stream.
     fn join(bound: &mut Self::Bound, next: Self::Bound) -> Option<Self::Bound> {
         let _ = bound;
         Some(next)
     }
 
-    /// Whether a launch that nothing is behind had better wait for others to [join](Parameter::join) it,
-    /// because its GPU has not come to what it was given before: launched now, it would wait there, and
-    /// what follows would be launched by itself. It is asked again until it says no, nobody else waits for what is
-    /// queued, and for a tenth of a millisecond at most. As `join` it must be short, not panic, and use no
-    /// stream.
+    /// Whether the last launch in the queue had better wait for others to [join](Parameter::join)
+    /// it, because its GPU has not yet come to what it was given before: launched now, it would
+    /// wait there, and later ones would need launches of their own. This is asked again until it
+    /// returns `false`, but for a tenth of a millisecond at most, and only while nobody else waits
+    /// for what is queued. Like `join`, it must be short, not panic, and use no stream.
     fn gathers(bound: &Self::Bound) -> bool {
         let _ = bound;
         false

@@ -134,8 +134,8 @@ impl Stream {
         self.record_with(Backend::record)
     }
 
-    /// Completes when everything submitted so far is over. As an [event](Stream::record) does, but for
-    /// the host alone: GPUs are sooner done with it.
+    /// Completes when everything submitted so far is over. It is like an [event](Stream::record)
+    /// that only the host can wait for, and takes GPUs less time.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
@@ -204,13 +204,14 @@ impl Stream {
         Event::new(number, Arc::clone(&self.core.place), clock, ledger, runner)
     }
 
-    /// Makes what is submitted next come after an event, on whatever stream
-    /// that was recorded. The host does not wait.
+    /// Makes what is submitted next come after an event, whatever stream that event was recorded
+    /// on. The host does not wait.
     ///
-    /// A GPU has [a few lanes](StreamKind) of each kind, which its streams share. A stream that waits for
-    /// what the *host* completes, a [`Promise`](crate::Promise) or the end of a host device's kernel, holds
-    /// up nobody else, nor does one that waits for a kernel which itself waits for the host. One that waits
-    /// for anything else of a GPU may hold up others of its lane until then.
+    /// The streams of a GPU share [a few lanes](StreamKind) of each kind. A stream holds up no
+    /// other stream while it waits for something that the *host* completes (a
+    /// [`Promise`](crate::Promise) or the end of a host device's kernel), or for a kernel that
+    /// itself waits for the host. A stream that waits for anything else of a GPU may hold up others
+    /// in its lane until then.
     ///
     /// # Errors
     /// [`Error::DifferentDeviceSet`] for an event of another set; the first cause, on a failed stream.
@@ -241,9 +242,10 @@ impl Stream {
         self.copy_place(from, Place::new::<T>(destination.allocation, &destination.range))
     }
 
-    /// Copies items from the host into a buffer. From 64 MiB on they go to a GPU in packets through
-    /// pinned memory, which the calling thread and others fill meanwhile; should a packet be under
-    /// way for 100 ms, since the stream waits for something, the rest is left to the stream.
+    /// Copies items from the host into a buffer. An upload of 64 MiB or more to a GPU goes in
+    /// packets through pinned memory, which the calling thread and others fill meanwhile. If a
+    /// packet has been under way for 100 ms, because the stream is waiting for something, the
+    /// stream does the rest by itself.
     ///
     /// # Errors
     /// As [`Stream::copy`].
@@ -258,8 +260,8 @@ impl Stream {
         self.upload_place(data, to)
     }
 
-    /// A new buffer of this stream's device with these items. What is only read need not be copied on
-    /// host devices: see [`Stream::lent`].
+    /// A new buffer of this stream's device with these items. On host devices, items that are only
+    /// read need not be copied: see [`Stream::lent`].
     ///
     /// # Errors
     /// No memory; the first cause on a failed stream.

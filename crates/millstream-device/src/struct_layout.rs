@@ -28,8 +28,8 @@ pub struct FieldLayout {
 }
 
 impl StructLayout<'_> {
-    /// CUDA C++ that compiles if the twin, defined before it, lies as this says. What the
-    /// compiler says otherwise names the structure and the field.
+    /// CUDA C++ that compiles only if the twin, defined before it, has this layout; otherwise the
+    /// compiler's message names the structure and the field.
     /// [`CudaSource::structs`](crate::CudaSource::structs) adds it to a source.
     pub fn checks(&self) -> String {
         let StructLayout { name, size, alignment, fields } = self;
@@ -51,10 +51,10 @@ impl StructLayout<'_> {
     }
 }
 
-/// Defines a structure that kernels take by value, and what its twin in CUDA C++ must be like:
-/// fields of the same names, in the same places, of the same sizes. It is `repr(C)`, and has a
-/// constant `LAYOUT` of the structure's own visibility, which goes to
-/// [`CudaSource::structs`](crate::CudaSource::structs) of each source with the twin.
+/// Defines a structure that kernels take by value, and what its twin in CUDA C++ must look like:
+/// fields of the same names and sizes in the same places. The structure is `repr(C)`. It has a
+/// constant `LAYOUT`, as visible as the structure itself; pass it to
+/// [`CudaSource::structs`](crate::CudaSource::structs) of every source that has the twin.
 ///
 /// ```
 /// use bytemuck::{Pod, Zeroable};

@@ -4,21 +4,21 @@ use crate::Result;
 use crate::layout::ArgumentWriter;
 use crate::parameter::{Accesses, Argument, Parameter, Value, Write};
 
-/// In the signature of a kernel that *tells*: the last thing that its last block does is to say that the
-/// kernel is over. The host hears of that sooner than of a word that the stream writes behind a kernel, and
-/// so does the next kernel of the stream: by about a microsecond. It is passed as itself, in the kernel's
-/// signature or in a tuple there, and nothing of it is left on a host device.
+/// A parameter for kernels that *tell*: the last thing that the last block of such a kernel does is
+/// to say that the kernel is over. The host and the next kernel of the stream hear of that about a
+/// microsecond sooner than of a word that the stream writes behind a kernel. `Tell` is passed as
+/// itself, in the kernel's signature or in a tuple there; on a host device nothing is passed.
 ///
-/// In CUDA C++ it is a `millstream::Tell`. Its `say` is for one thread, when all threads of all blocks
-/// have done what they do, and that thread has acquired it: what the kernel uses may be given back from
-/// then on. In a kernel of several blocks `say_last(tell, left)` finds that thread: every block calls it as the
-/// last thing that it does, with a word of 64 bits in the device's memory, of its own for kernels that may run
-/// beside each other, that is 0 before the kernel, and again after it.
-/// A kernel that ends in another way says it, too, or nobody hears of its end.
+/// In CUDA C++ it is a `millstream::Tell`. One thread calls its `say`, after all threads of all
+/// blocks have done their work and this thread has acquired that work: from then on, what the
+/// kernel uses may be given back. In a kernel of several blocks, `say_last(tell, left)` finds this
+/// thread: every block calls it as the last thing that it does. `left` is a 64-bit word in the
+/// device's memory that is 0 before the kernel, and again after it; kernels that may run beside
+/// each other need a word each. A kernel must say it however it ends, or nobody hears of its end.
 ///
-/// A GPU's stream then writes no word for what comes right behind the kernel:
-/// [`Stream::completed`](crate::Stream::completed), or [`Stream::record`](crate::Stream::record). Kernels
-/// that are [traced](crate::DeviceSetBuilder::trace) are asked to say nothing.
+/// A GPU's stream then writes no word for a [`Stream::completed`](crate::Stream::completed) or
+/// [`Stream::record`](crate::Stream::record) that comes right behind the kernel. Kernels that are
+/// [traced](crate::DeviceSetBuilder::trace) are asked to say nothing.
 ///
 /// ```
 /// use millstream_device::{CudaSource, DeviceList, DeviceSet, Kernel, Tell, Trusted, Write};

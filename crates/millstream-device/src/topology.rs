@@ -156,10 +156,10 @@ impl Topology {
         pairs.all(|(one, other)| one == other || self.link(one, other) >= LinkKind::NvLink)
     }
 
-    /// An order of the devices in which neighbours, the last and the first
-    /// included, are connected as well as can be: the ring of the distributed
-    /// worklist \[G §4.3\]. Found by going on to the best connected device left,
-    /// from every possible start, lower places first.
+    /// An order of the devices in which neighbours, including the last and the first, are connected
+    /// as well as can be found: the ring of the distributed worklist \[G §4.3\]. From every
+    /// possible start, it goes on to the best connected device that is left (at a tie, the one of
+    /// the lowest place), and the best of these rings is taken.
     pub fn ring_order(&self) -> Vec<usize> {
         let rings = (0..self.names.len()).map(|start| self.ring_from(start));
         let best = rings.rev().max_by_key(|ring| self.ring_quality(ring));

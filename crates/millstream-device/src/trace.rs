@@ -16,34 +16,36 @@ use crate::task::Task;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TracedOperation {
-    /// Of a kernel its name; of a copy also from where to where.
+    /// A kernel's name, or what kind of operation it is; for a copy also from where to where.
     pub name: Arc<str>,
-    /// Such as `cuda:0`, with all its virtual devices, or `host:1`; `host` for [spans](Trace::span).
+    /// A device such as `host:1`, or `cuda:0` for all virtual devices of that GPU; `host` for
+    /// [spans](Trace::span).
     pub device: Arc<str>,
-    /// What happens one after the other there: a lane of a GPU, which streams share, a stream of a host
-    /// device, or a thread of the host.
+    /// Where operations happen one after the other: a lane of a GPU, which streams share; a stream
+    /// of a host device; or a thread of the host.
     pub lane: Arc<str>,
     /// When it began, since the trace was made.
     pub begin: Duration,
     /// When it was over.
     pub end: Duration,
-    /// Copied or filled; 0 for kernels and spans.
+    /// Bytes copied or filled; 0 for kernels and spans.
     pub bytes: u64,
 }
 
 /// An event log: what the devices of a set do, from when to when, while they are traced
 /// ([`DeviceSetBuilder::trace`](crate::DeviceSetBuilder::trace)). Cheap to clone; clones share the log.
 ///
-/// An operation of a GPU is timed by two events of the driver, which needs one for CUDA 12.8 or later and
-/// takes about 2 us of the host; small kernels do not follow each other at once then. Clocks of GPUs are
-/// compared with the host's once, when they are opened, to some microseconds. An operation of a host
-/// device lasts from when a thread begins it until it is over, also where it waits for others in between.
-/// Launches that the driver is given as one are one operation.
+/// An operation of a GPU is timed by two events of the driver. This needs a driver for CUDA 12.8 or
+/// later and takes the host about 2 us; small kernels then no longer follow each other immediately.
+/// The clocks of GPUs are compared with the host's once, when the GPUs are opened, and are accurate
+/// to some microseconds. An operation of a host device lasts from when a thread begins it until it
+/// is over, including the time it waits for others. Launches that the driver is given as one are
+/// one operation.
 ///
-/// An operation is in the log soon after it is over: certainly when
-/// [`DeviceSet::quiesce`](crate::DeviceSet::quiesce) has returned. What a GPU that has had a fault did is
-/// not, nor are kernels of virtual devices that wait for each other. The log grows by about 150 bytes
-/// for each, without an end.
+/// An operation is in the log soon after it is over, and certainly when
+/// [`DeviceSet::quiesce`](crate::DeviceSet::quiesce) has returned. What a GPU did that has had a
+/// fault is not logged, nor are kernels of virtual devices that wait for each other. The log grows
+/// by about 150 bytes for each operation, without a limit.
 ///
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet, Trace};
@@ -100,8 +102,8 @@ impl Trace {
         self.log.operations.lock().clone()
     }
 
-    /// Enters what this thread does from now on, until the span is dropped. What spans an await belongs
-    /// to the thread that began it, wherever it ends.
+    /// Logs a span for this thread, from now until the returned value is dropped. A span across an
+    /// await belongs to the thread that began it, no matter on which thread it ends.
     pub fn span(&self, name: impl Into<Arc<str>>) -> TraceSpan {
         let thread = thread::current();
         // Several threads may have one name.

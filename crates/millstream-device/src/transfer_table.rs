@@ -39,9 +39,9 @@ impl Transfer {
 /// How long transfers take between the memories of a machine, from measurements of
 /// a few sizes ([`DeviceSet::calibrate`](crate::DeviceSet::calibrate)).
 ///
-/// Memories are named by any device that has them: virtual devices have their
-/// GPU's memory, and host devices the host's. What was measured for a device's own name counts
-/// first: in the shape of another machine, devices have memories that they do not have here.
+/// A memory is named by any device that has it: virtual devices have their GPU's memory, and host
+/// devices the host's. Measurements for a device's own name take precedence: when the shape of
+/// another machine is used, devices have memories of their own that do not exist here.
 ///
 /// ```
 /// use millstream_device::{Transfer, TransferTable, TransferWay};
@@ -66,8 +66,8 @@ pub struct TransferTable {
 }
 
 impl TransferTable {
-    /// A table of these measurements; the last one of a pair, a way and a size
-    /// counts.
+    /// A table of these measurements; if there are several for the same pair, way and size, the
+    /// last one counts.
     pub fn new(transfers: impl IntoIterator<Item = Transfer>) -> TransferTable {
         let mut table = TransferTable::default();
         for transfer in transfers {
@@ -100,9 +100,9 @@ impl TransferTable {
         &self.transfers
     }
 
-    /// Microseconds of a transfer among many of this size: between measured sizes
-    /// along the straight line, below the smallest as long as that, above the
-    /// largest at its bandwidth. `None` for a pair and a way that were not measured.
+    /// Microseconds of a transfer among many of this size. Between measured sizes the time is
+    /// interpolated linearly; below the smallest it is that of the smallest; above the largest, the
+    /// bandwidth of the largest applies. `None` for a pair and way that were not measured.
     pub fn time_us(&self, way: TransferWay, from: &str, to: &str, bytes: usize) -> Option<f64> {
         self.interpolate(way, (from, to), bytes, |transfer| transfer.time_us)
     }
@@ -118,8 +118,8 @@ impl TransferTable {
         self.time_us(way, from, to, bytes).map(|time| bytes as f64 / (time * 1e-6))
     }
 
-    /// Microseconds until a buffer given back is known to be free at the sender
-    /// and the next copy has begun: what the smallest copy alone takes.
+    /// Microseconds from when a receiver gives a buffer back until the sender knows that it is free
+    /// and has begun the next copy. It is taken to be the latency of the smallest copy.
     pub fn credit_latency_us(&self, from: &str, to: &str) -> Option<f64> {
         self.latency_us(TransferWay::Copy, from, to, 0)
     }

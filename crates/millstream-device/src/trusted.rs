@@ -2,10 +2,10 @@
 
 use std::ops::Deref;
 
-/// CUDA C++ whose author answers for what it does on a GPU, where nobody checks a pointer. What
-/// takes code that runs takes it so: a kernel its [`CudaSource`](crate::CudaSource), a distributed
-/// worklist its callbacks, a collective its operator. All that uses these is safe then, launches
-/// too.
+/// CUDA C++ whose author vouches for what it does on a GPU, where nobody checks a pointer.
+/// Everything that runs such code takes it in this form: a kernel takes its
+/// [`CudaSource`](crate::CudaSource), a distributed worklist its callbacks, and a collective its
+/// operator. All their uses, including launches, are safe then.
 ///
 /// ```
 /// use millstream_device::{CudaSource, Kernel, Read, Trusted, Write};
@@ -31,15 +31,16 @@ use std::ops::Deref;
 pub struct Trusted<T>(T);
 
 impl<T> Trusted<T> {
-    /// Answers for code.
+    /// Vouches for code.
     ///
     /// # Safety
-    /// What it is given to runs it with arguments of that one's signature, on any device and beside
-    /// any other work. The code touches nothing but these, as the signature says: it stays
-    /// within each span, only reads what is [`Read`](crate::Read), uses atomics on what is
-    /// [`Shared`](crate::Shared) while others use it, and has no data races among its own threads;
-    /// what it leaves in a buffer is what the host may read there. It need not end, but where the
-    /// signature has words that ask it to, or a patience, it heeds them.
+    /// The code will be run with arguments of the signature of whatever it is given to, on any
+    /// device and beside any other work. It must touch nothing but these arguments, and only as the
+    /// signature says: it stays within each span, only reads what is [`Read`](crate::Read), uses
+    /// atomics on what is [`Shared`](crate::Shared) while others use it, and has no data races
+    /// among its own threads. Whatever it leaves in a buffer must be something that the host may
+    /// read there. It need not end, unless the signature has words that ask it to or a patience: it
+    /// must obey those.
     pub const unsafe fn new(code: T) -> Trusted<T> {
         Trusted(code)
     }

@@ -4,8 +4,9 @@ use std::sync::Weak;
 
 use parking_lot::Mutex;
 
-/// Something whose tasks may wait for each other, as those of a dataflow graph do: asked when a
-/// simulation stands still ([`DeviceSet::report_waits_of`](crate::DeviceSet::report_waits_of)).
+/// Something whose tasks may wait for each other, such as a dataflow graph. A simulation that
+/// stands still asks it what they wait for
+/// ([`DeviceSet::report_waits_of`](crate::DeviceSet::report_waits_of)).
 pub trait Waits: Send + Sync {
     /// What is waited for at present, a line each. It must not wait for anybody.
     fn waits(&self) -> Vec<String>;

@@ -13,9 +13,9 @@ const MOST_SET: usize = 1 << 16;
 
 /// Size and number of a receiver's packet buffers.
 ///
-/// Unless it is set, the number is such that a copy can begin as soon as the one
-/// before it ends: 1 + ceil(credit latency / time of a copy) from the measured
-/// transfer table, 16 at most; two where nothing was measured.
+/// Unless it is set, the number is such that a copy can begin as soon as the one before it ends:
+/// `1 + ceil(credit latency / time of a copy)` by the measured transfer table, but at most 16; two
+/// if nothing was measured.
 ///
 /// ```
 /// use millstream_flow::Buffers;
@@ -47,7 +47,7 @@ impl Buffers {
         Buffers { size: Size::Items(items), count: None }
     }
 
-    /// Sets how many buffers there are: up to 65,536, which no link is faster beyond.
+    /// Sets how many buffers there are. More than 65,536 make no link faster, and count as that.
     #[must_use]
     pub const fn count(self, count: usize) -> Buffers {
         Buffers { count: Some(count), ..self }

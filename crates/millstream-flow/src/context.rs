@@ -17,9 +17,9 @@ use crate::waking::Waking;
 /// Which devices a [`Context`] manages.
 #[derive(Clone, Debug, Default)]
 pub enum Devices {
-    /// What the environment variable `MILLSTREAM_DEVICES` names; else every GPU,
-    /// or four host devices where there is none. If that is because the driver is too old or does not
-    /// start, [`Context::warnings`] say so.
+    /// The devices that the environment variable `MILLSTREAM_DEVICES` names. If it is unset or
+    /// empty: every GPU, or four host devices if there is no usable GPU. If the driver is too old
+    /// or does not start, [`Context::warnings`] says so.
     #[default]
     All,
     /// These, as written on a command line.
@@ -56,10 +56,12 @@ impl FromStr for Devices {
     }
 }
 
-/// The devices in use, their topology and memory. Cheap to clone; several
-/// graphs may run on one context at once, and so may several contexts, but for gangs: kernels that
-/// wait for each other run one gang after the other on a GPU, whichever contexts of the process they
-/// are of. So who has begun a series of collectives, say, ends it before it waits for another gang.
+/// The devices in use, their topology and memory. Cheap to clone. Several graphs may run on one context
+/// at once, and several contexts may exist.
+///
+/// Only gangs, kernels that wait for each other, exclude each other: on a GPU one runs after the other,
+/// whichever contexts of the process they belong to. So end a series of collectives, for example, before
+/// you wait for another gang.
 ///
 /// ```
 /// use millstream_flow::{Context, Devices};
@@ -110,13 +112,15 @@ impl Context {
         self.devices.topology()
     }
 
-    /// The way that packets take, if it is not each link's choice.
+    /// The way set with [`ContextBuilder::transfer`]; `None` if it is chosen for each packet.
     pub fn transfer(&self) -> Option<TransferWay> {
         self.transfer
     }
 
-    /// Whether kernels that stay on their devices may tell each other what they find: they push it,
-    /// so not if packets are to go [another way](ContextBuilder::transfer). One device tells nobody.
+    /// Whether kernels that stay on their devices may tell each other what they find. They do so by
+    /// pushing, so the answer is `false` if packets are to go
+    /// [another way](ContextBuilder::transfer). It is always `true` with a single device, which has
+    /// nobody to tell.
     ///
     /// ```
     /// use millstream_device::TransferWay;
@@ -134,7 +138,7 @@ impl Context {
         self.devices().len() < 2 || matches!(self.transfer, None | Some(TransferWay::Push))
     }
 
-    /// What went wrong when the devices were opened and did not stop it: see
+    /// Problems found when the devices were opened that did not keep them from opening: see
     /// [`DeviceSet::warnings`](millstream_device::DeviceSet::warnings).
     pub fn warnings(&self) -> &[String] {
         self.devices.warnings()
@@ -154,10 +158,10 @@ impl Context {
         Ok(self.devices.block_on(future)?)
     }
 
-    /// Wakes the links between GPUs, which fall asleep when nothing crosses them, unless a
-    /// gang has just used them; does not wait for it. To be called where the memory of kernels
-    /// begins to be prepared that store in other devices' memory. Whether there was any link to
-    /// wake. The copies go beside whatever runs, and touch nobody's buffers.
+    /// Begins to wake the links between GPUs, which fall asleep when nothing crosses them, and returns
+    /// whether there was any to wake; links that a gang has just used are left alone. Call it before
+    /// preparing memory for kernels that store into other devices' memory. The copies that wake links run
+    /// beside whatever else does, and touch nobody's buffers.
     ///
     /// # Errors
     /// No memory, or a failed device.
@@ -228,8 +232,8 @@ impl ContextBuilder {
         self
     }
 
-    /// Runs host devices on one thread, in an order chosen by `seed`: four, unless
-    /// [`devices`](ContextBuilder::devices) lists some.
+    /// Runs host devices on one thread, in an order chosen by `seed`. There are four of them,
+    /// unless [`devices`](ContextBuilder::devices) lists others.
     #[must_use]
     pub fn simulated(mut self, seed: u64) -> ContextBuilder {
         self.devices = self.devices.simulated(seed);
@@ -245,9 +249,9 @@ impl ContextBuilder {
         self
     }
 
-    /// Connects the devices as this topology says, at most as well as they are.
-    /// Between devices that it does not connect, packets go through memory of
-    /// the host, and kernels do not reach each other's memory.
+    /// Connects the devices as `topology` says, but never better than they really are. Between
+    /// devices that it does not connect, packets go through memory of the host, and kernels do not
+    /// reach each other's memory.
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
@@ -267,19 +271,19 @@ impl ContextBuilder {
         self
     }
 
-    /// Sends the packets of all links, and of collectives, this way \[G §2.1\]. Where a
-    /// pair of endpoints does not have it, what comes closest: a push to memory out of
-    /// reach goes through the host, to the host itself a push is the whole way, and the
-    /// host, which has no kernels, always copies. Algorithms that would keep kernels on the
-    /// devices, which push, send packets over links instead if another way is set
+    /// Sends the packets of all links and of collectives this way \[G §2.1\]. Where two endpoints
+    /// cannot use it, the closest way is taken: a push to memory out of reach goes through the host
+    /// instead; the way through the host is just a push if the host itself is the destination; and
+    /// the host, which has no kernels, always copies. Algorithms that would keep kernels on the
+    /// devices, which push, send packets over links instead if another way than a push is set
     /// ([`Context::kernels_push`]).
     ///
-    /// Unless set, each packet's is chosen: what was measured to be fastest
-    /// ([`TransferTable`](millstream_device::TransferTable)), by its latency if the packet is a
-    /// whole message and by its rate if it is one of many. If nothing was measured, kernels go
-    /// through the host between devices that do not reach each other's memory, and copy
-    /// engines do the rest. A message of up to 64 KiB out of a GPU waits for no engine that moves
-    /// a large one: kernels push it meanwhile.
+    /// Unless set, the way is chosen for each packet: the one measured to be fastest
+    /// ([`TransferTable`](millstream_device::TransferTable)), by latency if the packet is a whole
+    /// message, and by rate if it is one of many. Without measurements, packets between devices
+    /// that do not reach each other's memory are moved by kernels through the host, and all others
+    /// by copy engines. A message of up to 64 KiB out of a GPU does not wait for a copy engine that
+    /// is moving a large one: kernels move it instead.
     ///
     /// ```
     /// use millstream_device::TransferWay;
@@ -312,7 +316,7 @@ impl ContextBuilder {
         ContextBuilder { transfer: Some(way), ..self }
     }
 
-    /// Enters in this log what the devices do: see [`Trace`]. GPUs need a driver for CUDA 12.8 or later
+    /// Records in `trace` what the devices do. GPUs need a driver for CUDA 12.8 or later
     /// then, else [`build`](ContextBuilder::build) fails.
     ///
     /// ```

@@ -8,8 +8,9 @@ use crate::Result;
 /// the host that kernels write (pass `&counter`) and
 /// [`Sender::send_counted`](crate::Sender::send_counted) reads once they are done.
 ///
-/// It is of one message: by the time the host reads it a later kernel may run, which must not write
-/// the same word. Nor may one that was bound before. It cannot be given to two messages:
+/// A counter belongs to one message. By the time the host reads it, a later kernel may already be
+/// running, and neither that kernel nor one that was bound earlier may write the same word. So a
+/// counter cannot be given to two messages:
 ///
 /// ```compile_fail,E0382
 /// # use millstream_device::Stream;

@@ -22,7 +22,7 @@ pub enum Error {
     /// A task of the graph returned an error of its own: see [`Error::task`].
     #[error(transparent)]
     Task(Arc<dyn std::error::Error + Send + Sync>),
-    /// A task of the graph panicked, a routing policy, or what launches a gang's kernels.
+    /// A panic in a task of the graph, in a routing policy, or in the closure that launches a gang's kernels.
     #[error("the program's code panicked: {message}")]
     TaskPanicked {
         /// What the panic said.
@@ -110,12 +110,12 @@ pub enum Error {
         /// The operation and the event to wait for.
         access: String,
     },
-    /// A segment that lies elsewhere than the sender that is to forward it.
+    /// A segment to be forwarded by a sender of an endpoint other than the one that the segment lies on.
     #[error("a segment on {found} cannot be forwarded from {expected}")]
     SegmentElsewhere {
         /// The sender's endpoint.
         expected: String,
-        /// The segment's.
+        /// The segment's endpoint.
         found: String,
     },
     /// A send buffer of another link.
@@ -123,7 +123,7 @@ pub enum Error {
     ForeignBuffer {
         /// The endpoint that it was made for.
         of: String,
-        /// The sender's.
+        /// The sender's endpoint.
         from: String,
     },
     /// A counted send whose count exceeds the buffer.
@@ -143,7 +143,7 @@ pub enum Error {
         /// How many they are.
         devices: usize,
     },
-    /// A kernel that waits for others while it runs, on a stream that is not for that.
+    /// A kernel that waits for others while it runs was launched on a stream of the wrong kind.
     #[error(
         "{kernel} waits while it runs: it needs a stream of kind {}, not {found}",
         StreamKind::Gang
@@ -151,17 +151,17 @@ pub enum Error {
     NotAGangStream {
         /// The kernel.
         kernel: String,
-        /// What its stream is for.
+        /// The kind of its stream.
         found: StreamKind,
     },
     /// A kernel of a gang that has waited for another for longer than its patience.
     #[error("a kernel of the gang has waited for another for as long as its patience allows")]
     PeerIsLate,
-    /// A kernel that calls resident collectives which one before has not left: it was stopped, or
-    /// ended without [leaving](crate::BlockCollectives::leave).
+    /// A kernel calls resident collectives that an earlier kernel has not left: that kernel was
+    /// stopped, or ended without [leaving](crate::BlockCollectives::leave).
     #[error("a kernel before has not left its resident collectives: make them anew")]
     CollectivesNotLeft,
-    /// A block of a kernel that calls resident collectives made for fewer.
+    /// A kernel calls resident collectives from more blocks than they were made for.
     #[error("a block calls resident collectives that were made for fewer blocks")]
     CollectivesWithoutMemory,
     /// A link between kernels of which one is a GPU's and the other a host twin.
@@ -237,8 +237,8 @@ pub enum Error {
     /// The program has ended all waiting for packets.
     #[error("waiting for packets was ended: all were released")]
     Released,
-    /// A packet that host code fills while it is full and a kernel has the segment, which may be
-    /// reading it.
+    /// Host code filled a packet that was already full, while a kernel that has the segment may be
+    /// reading that packet.
     #[error(
         "packet {packet} of {segment} is full, and a kernel may be reading it; fill it when it is empty again"
     )]
@@ -256,7 +256,8 @@ pub enum Error {
         /// The packet.
         packet: usize,
     },
-    /// Packets looked at by host code, of a segment that was made without that.
+    /// Host code looked at packets of a segment that was made
+    /// [unseen by the host](crate::PacketShape::unseen_by_host).
     #[error("{segment} was made unseen by the host")]
     UnseenPackets {
         /// The segment.

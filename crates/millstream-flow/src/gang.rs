@@ -38,20 +38,20 @@ pub(crate) fn stop_word(words: &[AtomicU32]) -> std::result::Result<&AtomicU32, 
     words.get(STOP).ok_or_else(|| KernelFault::new("it has not the words of its gang"))
 }
 
-/// A set of kernels, one for each device of a context, that wait for each other: all
-/// of them must have started, and nothing that may wait for a device (allocating,
-/// loading modules) may happen while they run. So whoever runs a gang makes it and all
-/// its memory first, lets the devices [`prepare`](Gang::prepare) the kernel, and then
-/// [`run`](Gang::run)s it. On each GPU gangs of the process run one after the other.
+/// A set of kernels, one for each device of a context, that wait for each other. So all of them
+/// must have started, and while they run nothing may happen that could wait for a device (such as
+/// allocating memory or loading modules). Therefore make the gang and all its memory first, let the
+/// devices [`prepare`](Gang::prepare) the kernel, and then [`run`](Gang::run) it. On each GPU, the
+/// gangs of a process run one after the other.
 ///
-/// They take the host's [words](Gang::words): *open*, set when all are launched, and
-/// *stop*, after which they end soon, and by which one says that it cannot go on, and why.
-/// Kernels that wait inside a launch run on GPUs alone:
-/// [`Gang::kernel`] makes them without a twin, and whether they can run
-/// [`Gang::is_possible`] says. On host devices a gang can be made and run all the same, of
-/// any number of them, with kernels whose twins do not wait, or go on in
-/// [steps](Kernel::of_steps): see [`DeviceLink`](crate::DeviceLink) and
-/// [`ResidentCollectives`](crate::ResidentCollectives).
+/// The kernels take the [words](Gang::words) of the gang in the host's memory: *open* is set when
+/// all kernels are launched; once *stop* is set, they end soon. A kernel that cannot go on sets
+/// *stop* itself, to a value that says why.
+///
+/// Kernels that wait inside a launch run on GPUs only: [`Gang::kernel`] makes them without a twin,
+/// and [`Gang::is_possible`] says whether they can run. A gang can be made and run on any number of
+/// host devices, too, with kernels whose twins do not wait or go on in [steps](Kernel::of_steps):
+/// see [`DeviceLink`](crate::DeviceLink) and [`ResidentCollectives`](crate::ResidentCollectives).
 ///
 /// ```no_run
 /// # use millstream_device::{Kernel, Shared};
@@ -80,7 +80,7 @@ pub struct GangMember<'a> {
     pub place: usize,
     /// The stream to launch the kernel on.
     pub stream: &'a Stream,
-    /// Kernels of the gang on the same GPU: the size of a launch of
+    /// How many kernels of the gang run on the same GPU; this is the size of a launch of
     /// [`resident`](millstream_device::CudaSource::resident) blocks.
     pub sharers: usize,
 }
@@ -107,20 +107,20 @@ impl Drop for StopOnDrop {
 }
 
 impl Gang {
-    /// Kernels of a gang at most: those of one GPU have a stream each.
+    /// The most kernels that a gang may have; those of one GPU have a stream each.
     pub const MOST: usize = 8;
 
-    /// Whether the devices of a context can run a gang of kernels that wait inside a launch,
-    /// and reach each other's memory: GPUs that are all peers, and not too many. `false` with
-    /// a host device among them, whose twins never wait.
+    /// Whether the devices of a context can run a gang of kernels that wait inside a launch and
+    /// reach each other's memory. They must be GPUs that are all peers, at most [`Gang::MOST`] of
+    /// them; a host device rules it out, since its twins never wait.
     pub fn is_possible(context: &Context) -> bool {
         context.all_gpus()
             && (1..=Gang::MOST).contains(&context.devices().len())
             && context.topology().all_peers()
     }
 
-    /// Whether kernels of a gang can meet in its barrier (`gang_barrier.cuh`): they add to words in
-    /// each other's memory, for which PCIe has no atomics.
+    /// Whether kernels of a gang can meet in its barrier (`gang_barrier.cuh`). For that they add to
+    /// words in each other's memory atomically, which does not work over PCIe.
     pub fn can_meet(context: &Context) -> bool {
         Gang::is_possible(context) && context.topology().all_have_atomics()
     }
@@ -130,10 +130,10 @@ impl Gang {
         Kernel::without_twin(name, source, "a gang runs on GPUs only")
     }
 
-    /// Prepares a kernel and runs it as a gang of all devices of a context; `bind` is given
-    /// the host's words too, and called for all devices before the first launch. How long that
-    /// took from there on: see [`Gang::run`]. On each GPU's stream a kernel that does nothing goes
-    /// before, so that what the launch goes through is in the caches.
+    /// Prepares a kernel and runs it as a gang of all devices of a context. `bind` is called for
+    /// every device before the first launch, and is also given the host's words. Before that, where
+    /// [`Gang::is_possible`], each GPU's stream gets a kernel that does nothing, which brings what a
+    /// launch needs into the caches. Returns how long the launches and the kernels took, as [`Gang::run`] does.
     ///
     /// # Errors
     /// As [`Gang::new`], [`Gang::prepare`] and [`Gang::run`].
@@ -162,7 +162,7 @@ impl Gang {
     /// A gang of all devices of a context.
     ///
     /// # Errors
-    /// More than [`Gang::MOST`] devices, of which one is a GPU; no memory, or a failed device.
+    /// More than [`Gang::MOST`] devices with a GPU among them; no memory, or a failed device.
     pub fn new(context: &Context) -> Result<Gang> {
         let devices = context.devices().len();
         if devices > Gang::MOST && context.any_gpu() {
@@ -191,8 +191,8 @@ impl Gang {
         &self.words.words
     }
 
-    /// Loads a kernel on all devices: see [`Kernel::prepare`]. How many blocks its
-    /// smallest launch will have.
+    /// Loads a kernel on all devices: see [`Kernel::prepare`]. Returns the number of blocks of its
+    /// smallest launch.
     ///
     /// # Errors
     /// No device code, or code that does not compile.
@@ -204,15 +204,15 @@ impl Gang {
         Ok(least)
     }
 
-    /// Waits until no other gang runs, launches a kernel on each device with `launch`, one
-    /// after the other, and waits for all of them. `launch` must only launch. How long that
-    /// took, from the first launch to the end of the last kernel.
+    /// Waits until no other gang runs, launches a kernel on each device with `launch`, one after
+    /// the other, and waits for all of them. `launch` must do nothing but launch. Returns the time
+    /// from the first launch to the end of the last kernel.
     ///
     /// # Errors
     /// The first launch that fails or panics, or the first cause of a device's failure;
-    /// [`Error::PeerIsLate`] if a kernel says that it has waited for another for too long;
-    /// [`Error::CollectivesNotLeft`] and [`Error::CollectivesWithoutMemory`] if it calls
-    /// [collectives](crate::ResidentCollectives) that it cannot.
+    /// [`Error::PeerIsLate`] if a kernel has waited for another one for too long;
+    /// [`Error::CollectivesNotLeft`] or [`Error::CollectivesWithoutMemory`] if a kernel calls
+    /// [collectives](crate::ResidentCollectives) that it cannot use.
     ///
     /// # Cancel safety
     /// Dropping the future stops the kernels. The next gang waits until they have

@@ -21,9 +21,9 @@ const TURNS: u64 = 3;
 /// In a word of arrivals, whether all blocks of the device have come.
 const ALL_SHIFT: u32 = 56;
 
-/// Memory of one device for kernels that meet in the gang's barrier
-/// (`gang_barrier.cuh`). On a host device, whose twins meet elsewhere, the words are in the host's memory,
-/// so that it may look.
+/// Memory of one device for kernels that meet in the gang's barrier (`gang_barrier.cuh`). Twins of
+/// host devices do not meet by these words; for a host device, the words are in the host's memory,
+/// so that host code can look at them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,10 +39,10 @@ const ALL_SHIFT: u32 = 56;
 /// ```
 #[derive(Debug)]
 pub struct GangMemory {
-    /// The barrier's words, and behind them those of the kernel. All are 0 at first.
+    /// The words of the barrier, followed by those of the kernel. All are 0 at first.
     pub words: SharedBuffer<u64>,
-    /// In the host's memory: what the kernel writes at its end: the first word not 0 if the gang
-    /// was stopped, for [`GangMemory::check`].
+    /// What the kernel writes at its end, in the host's memory. Its first word is not 0 if the gang
+    /// was stopped: see [`GangMemory::check`].
     pub report: SharedBuffer<u64>,
     /// Whose memory it is.
     pub device: Device,
@@ -50,11 +50,12 @@ pub struct GangMemory {
 }
 
 impl GangMemory {
-    /// Words of a device that the barrier takes, or more.
+    /// Words that the barrier may take on a device; it uses no more than that.
     pub const BARRIER_WORDS: usize = 512;
 
-    /// For each device of a context `words` more than the barrier takes, and a report of `reported`
-    /// words. The kernels wait for each other for as long as their `patience`. [Wakes the links](Context::wake_links).
+    /// Memory for each device of a context: `words` more words than the barrier takes, and a report
+    /// of `reported` words. The kernels wait for each other for at most `patience`. This
+    /// [wakes the links](Context::wake_links).
     ///
     /// # Errors
     /// More devices than [a gang has](Gang::MOST); no memory, or a failed device.
@@ -81,7 +82,7 @@ impl GangMemory {
         context.devices().iter().map(of).collect()
     }
 
-    /// The patience, as kernels take it.
+    /// The patience in nanoseconds, as kernels take it.
     pub fn patience_ns(&self) -> u64 {
         patience_ns(self.patience)
     }
@@ -89,7 +90,7 @@ impl GangMemory {
     /// Fails if a kernel of a gang reports that it was stopped: see [`GangMemory::not_met`].
     ///
     /// # Errors
-    /// The devices have not met for as long as their patience; a failed device.
+    /// The devices have not met within their patience; a failed device.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -105,8 +106,9 @@ impl GangMemory {
         Ok(())
     }
 
-    /// Why a gang that was stopped on this device has failed: which device has not come, if one has not,
-    /// and where `all` devices stand, by the barrier's words and by those of their reports that `known` names.
+    /// Why a gang that was stopped on this device has failed. The error names the device that has
+    /// not come, if there is one, and says where `all` devices stand: by the barrier's words, and
+    /// by those words of their reports that `known` names.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.

@@ -87,7 +87,7 @@ impl Waits for GraphShared {
     }
 }
 
-/// Traffic of a graph's links, and what waits there: readable while it runs and after.
+/// Traffic of a graph's links, and what its calls wait for: readable while the graph runs and afterwards.
 #[derive(Clone)]
 pub struct GraphStatistics(Arc<GraphShared>);
 
@@ -98,9 +98,10 @@ impl fmt::Debug for GraphStatistics {
 }
 
 impl GraphStatistics {
-    /// What calls of the graph's tasks wait for at present, and messages: for whoever wants to know
-    /// why a graph hangs, from a thread of its own, say. While the graph moves on it is out of date
-    /// when it is read, and a call that was given up may be among them.
+    /// What the calls of the graph's tasks, and messages that have not gone out, wait for at
+    /// present. It helps to find out why a graph hangs, for example from another thread. While the
+    /// graph makes progress, the answer is already out of date when it is read, and may include
+    /// calls that were given up.
     ///
     /// ```
     /// use millstream_flow::{Buffers, Context, Devices, Error, Graph};
@@ -226,8 +227,8 @@ impl Graph {
         })
     }
 
-    /// Adds a task. It is polled by [`Graph::run`], on whatever executor runs that. An error of its
-    /// own is one as [`Error::task`] makes it, or a boxed one.
+    /// Adds a task. It is polled by [`Graph::run`], on whatever executor runs that. A task returns
+    /// an error of its own as [`Error::task`] wraps it, or boxed.
     pub fn spawn<E: Into<Error>>(
         &self,
         task: impl Future<Output = Result<(), E>> + Send + 'static,
@@ -235,11 +236,12 @@ impl Graph {
         self.tasks.lock().push(Box::pin(task.map(|result| result.map_err(Into::into))));
     }
 
-    /// Adds a task that a thread of its own polls, from when the graph runs: for programs whose tasks
-    /// keep one thread busy, such as those of many GPUs with a call of the driver every few microseconds.
-    /// It fails and is dropped like any other task, but when the graph has ended perhaps before its calls
-    /// have seen the cause. If there is no thread for it, the graph fails with
-    /// [`Start`](millstream_device::Error::Start). A simulation polls it like any other, too.
+    /// Adds a task that is polled by a thread of its own while the graph runs: for programs whose
+    /// tasks keep one thread busy, such as tasks of many GPUs that call the driver every few
+    /// microseconds. It fails and is dropped like any other task, except that when the graph ends,
+    /// it may be dropped before its pending calls have seen the cause. If no thread can be started
+    /// for it, the graph fails with [`Start`](millstream_device::Error::Start). A simulation polls
+    /// it like any other task.
     ///
     /// ```
     /// use millstream_flow::{Context, Devices, Error, Graph};
@@ -274,17 +276,17 @@ impl Graph {
         GraphStatistics(Arc::clone(&self.shared))
     }
 
-    /// Seals the graph and runs its tasks and `main` to their ends, on the
-    /// caller's task, but for those [on threads](Graph::spawn_on_thread): no executor is needed.
+    /// Seals the graph and runs its tasks and `main` to their ends. They run on the caller's task,
+    /// except those [on threads](Graph::spawn_on_thread); no executor is needed.
     ///
     /// # Errors
     /// The first error or panic of any task, of `main` or of a device; every
     /// pending call of the graph ends with the same cause.
     ///
     /// # Cancel safety
-    /// Dropping the future drops all tasks and ends the graph, as dropping a graph that has
-    /// not run does; buffers are freed when the devices are done with them. It waits for tasks
-    /// [on threads](Graph::spawn_on_thread) to come to their next await.
+    /// Dropping the future drops all tasks and ends the graph; dropping a graph that has never run
+    /// does the same. Buffers are freed when the devices are done with them. The drop waits until
+    /// tasks [on threads](Graph::spawn_on_thread) have come to their next await.
     ///
     /// # Device ordering
     /// When it resolves, tasks are over. What they have submitted may still run: await its events, or use

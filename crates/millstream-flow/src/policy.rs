@@ -18,8 +18,8 @@ pub struct MessageInfo {
     pub metadata: u64,
 }
 
-/// Where a message goes. An empty route is an error, never a silent drop; a destination that is named
-/// twice is one.
+/// Where a message goes. An empty route is an error, never a silent drop; a destination that is
+/// named twice counts once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Each packet to whichever of these has a free buffer first.
@@ -142,7 +142,7 @@ pub fn first_available() -> RoutingPolicy {
     RoutingPolicy::new(|_, _, destinations| Route::Any(destinations.to_vec()))
 }
 
-/// Message after message to one destination after the other.
+/// Each message goes to the next destination in turn.
 pub fn round_robin() -> RoutingPolicy {
     let next = AtomicUsize::new(0);
     RoutingPolicy::new(move |_, _, destinations| {
@@ -164,7 +164,7 @@ pub fn scatter() -> RoutingPolicy {
     RoutingPolicy::new(|_, _, destinations| Route::Parts(destinations.to_vec()))
 }
 
-/// Everything to the last receiver: the host if it receives.
+/// Everything goes to the last receiver, which is the host if the host receives.
 pub fn gather() -> RoutingPolicy {
     RoutingPolicy::new(|_, _, destinations| {
         Route::All(destinations.last().cloned().into_iter().collect())
@@ -181,8 +181,8 @@ pub fn all_to_all() -> RoutingPolicy {
     })
 }
 
-/// Each device to the next of `order`; anyone else (the host, with the first
-/// work) to any of them \[G §4.3\].
+/// Each device sends to the next one in `order`; any other endpoint (such as the host with the
+/// first work) sends to any of them \[G §4.3\].
 pub fn ring(order: impl IntoIterator<Item = Device>) -> RoutingPolicy {
     Ring(order.into_iter().collect()).into()
 }
@@ -202,8 +202,8 @@ impl Policy for Ring {
     }
 }
 
-/// A binary tree over `order`: the device at place `i` sends to the one at
-/// `i` with its lowest set bit cleared, the first one to whoever else receives
+/// A binary tree over `order`: the device at place `i` sends to the one whose place is `i` with its
+/// lowest set bit cleared, and the device at place 0 sends to the receivers that are not in `order`
 /// (the host) \[G §4.2, §5.1.4\].
 pub fn tree_reduce(order: impl IntoIterator<Item = Device>) -> RoutingPolicy {
     TreeReduce(order.into_iter().collect()).into()

@@ -152,7 +152,7 @@ macro_rules! describe_segment {
             self.len
         }
 
-        /// Whether there is no item: never, of a segment received.
+        /// Whether the segment has no items; a segment that was received always has some.
         pub fn is_empty(&self) -> bool {
             self.len == 0
         }
@@ -194,9 +194,9 @@ macro_rules! describe_segment {
         /// is done.
         ///
         /// # Errors
-        /// An operation on the buffer that `stream` is not ordered after, named
-        /// with its event. The segment is gone then, which ends the graph if that operation is in
-        /// flight.
+        /// An operation on the buffer that `stream` is not ordered after; the error names the
+        /// operation and its event. The segment is then gone, which ends the graph if that
+        /// operation is still in flight.
         pub fn release_after(self, stream: &Stream) -> Result<()> {
             self.held.release_after(stream)
         }
@@ -204,8 +204,8 @@ macro_rules! describe_segment {
         /// Gives the buffer back now.
         ///
         /// # Errors
-        /// An operation on the buffer that the host has not waited for. The segment is gone then, which
-        /// ends the graph.
+        /// An operation on the buffer that the host has not waited for. The segment is then gone,
+        /// which ends the graph.
         pub fn release(mut self) -> Result<()> {
             self.held.release("released")
         }

@@ -96,11 +96,11 @@ impl<T: Item> SendBuffer<T> {
         self.metadata = metadata;
     }
 
-    /// The items, to be written by the host; where they lie on the host endpoint only, which is the
-    /// receiver's if it is [in place](SendBuffer::is_in_place).
+    /// The items, for host code to write. This works only if the buffer lies on the host endpoint:
+    /// its own, or, if the buffer is [in place](SendBuffer::is_in_place), the receiver's.
     ///
     /// # Errors
-    /// A buffer elsewhere; an operation in flight on it.
+    /// A buffer that lies elsewhere; an operation in flight on it.
     pub fn host_view_mut(&mut self) -> Result<&mut [T]> {
         match &mut self.buffer {
             Some(buffer) => Ok(&mut buffer.host_view_mut()?[..self.len]),

@@ -79,9 +79,9 @@ impl<T: Item> Sender<T> {
         self
     }
 
-    /// Waits for a free send buffer of `len` items on this endpoint: the link's
-    /// back-pressure. A buffer is free again when its message has been copied. What it holds at
-    /// first is not defined: an earlier message, say.
+    /// Waits for a free send buffer of `len` items on this endpoint: the link's back-pressure. A
+    /// buffer is free again when its message has been copied. Its initial contents are undefined,
+    /// for example those of an earlier message.
     ///
     /// # Errors
     /// The graph's first cause; no memory for the buffer.
@@ -113,11 +113,16 @@ impl<T: Item> Sender<T> {
     /// copied \[G §2.1, direct access\]. `stream` comes after what the receiver has done with it.
     /// The link's statistics count it as a push.
     ///
-    /// Where that cannot be, it is a [buffer](Sender::buffer) of this endpoint, which is copied: before
-    /// the graph runs, among several receivers, for more items than a packet has or none, out of this
-    /// device's reach, if another [way](millstream_device::TransferWay) is asked for, on the host, while
-    /// an earlier message of this sender waits for a packet buffer, and for the last one that no sender
-    /// has reserved. A kernel should write each item once, and read none: they may lie behind a link.
+    /// Where that cannot be, it is a [buffer](Sender::buffer) of this endpoint, which is copied:
+    ///
+    /// * before the graph runs;
+    /// * if there are several receivers, or this device cannot reach the receiver's memory;
+    /// * for no items, or for more than a packet has;
+    /// * if another [way](millstream_device::TransferWay) is asked for, or this endpoint is the host;
+    /// * while an earlier message of this sender waits for a packet buffer;
+    /// * if only one packet buffer is left that no sender has reserved.
+    ///
+    /// A kernel should write each item once and read none: the buffer may lie behind a link.
     ///
     /// A receiver that keeps some packets while it waits for others needs one buffer more than it
     /// keeps, and one for each that its senders keep while they send others.
@@ -171,8 +176,9 @@ impl<T: Item> Sender<T> {
         Ok(buffer)
     }
 
-    /// Sends a buffer once everything submitted to `stream` so far is done. Later messages of
-    /// this sender wait their turn: until then, if this one is of 64 KiB or less, and copied.
+    /// Sends a buffer once everything submitted to `stream` so far is done. Later messages of this
+    /// sender are offered after this one; if it is copied and has 64 KiB or less, they wait until
+    /// `stream` has come this far.
     ///
     /// # Errors
     /// The graph's first cause; [`Error::NotRunning`] before the graph runs; a buffer of another link; an
@@ -193,9 +199,9 @@ impl<T: Item> Sender<T> {
         Counter::new(&self.shared.host)
     }
 
-    /// As [`Sender::send`], with a length that only the device knows: the first
-    /// `count` items go out when `stream` has come so far. Nothing goes out if
-    /// it is 0. Later messages of this sender wait their turn.
+    /// As [`Sender::send`], with a length that only the device knows: when `stream` has come this
+    /// far, the first `count` items are sent, or nothing if `count` is 0. Later messages of this
+    /// sender wait until then.
     ///
     /// # Errors
     /// As [`Sender::send`]; a count larger than the buffer ends the graph.
@@ -218,12 +224,11 @@ impl<T: Item> Sender<T> {
     /// Sends host data as one message and waits until all its packets are
     /// assigned.
     ///
-    /// GPUs copy out of pinned memory only. So packets of up to 64 KiB the driver copies for them, on
-    /// the thread that submits these; larger ones threads of the host copy into pinned memory, of which
-    /// each link that a message of more than 64 KiB may take allocates as many packets as it has packet
-    /// buffers, 16 at most, when the first one is sent. Those for which none of that is free the driver
-    /// copies, too. Much data goes faster in a buffer of the host ([`Sender::send_from`]), out of
-    /// which GPUs copy by themselves.
+    /// GPUs copy only out of pinned memory. Packets of up to 64 KiB the driver itself copies into some, on
+    /// the submitting thread. Larger ones are copied by threads of the host into pinned packets, of which
+    /// each link allocates as many as it has packet buffers, 16 at most, when it is first sent a message of
+    /// more than 64 KiB; if none of these is free, the driver copies the packet. For much data
+    /// [`Sender::send_from`] with a buffer of the host is faster: GPUs read that directly.
     ///
     /// # Errors
     /// The graph's first cause.
@@ -235,10 +240,11 @@ impl<T: Item> Sender<T> {
         self.flushed().await
     }
 
-    /// Sends host data as one message with `metadata` for the routing policy, without waiting: it
-    /// queues as much as it is given. Who sends a lot awaits [`Sender::flushed`] now and then, as
-    /// [`Sender::send_all`] does each time. A message of no items reaches nobody. The first one of
-    /// more than 64 KiB pins memory for GPUs before it goes, as is said there: milliseconds for each 16 MiB.
+    /// Sends host data as one message with `metadata` for the routing policy, without waiting:
+    /// whatever it is given is queued. If you send much, await [`Sender::flushed`] now and then, as
+    /// [`Sender::send_all`] does after every message. A message without items reaches nobody.
+    /// Before the first message of more than 64 KiB, the link pins memory for GPUs, as
+    /// [`Sender::send_all`] explains; this takes milliseconds for each 16 MiB.
     ///
     /// # Errors
     /// The graph's first cause.
@@ -275,10 +281,10 @@ impl<T: Item> Sender<T> {
         Ok(sent)
     }
 
-    /// Sends on what was received at this endpoint, as a message of its own with the same
-    /// metadata, once everything submitted to `stream` so far is done, and gives the packet's buffer
-    /// back to its link when it has been copied to all destinations: no other buffer is in
-    /// between. The stream must come after the segment.
+    /// Sends a segment received at this endpoint on, as a message of its own with the same
+    /// metadata, once everything submitted to `stream` so far is done. No other buffer is involved:
+    /// the packet's own buffer is sent, and goes back to its link when it has been copied to all
+    /// destinations. The stream must come after the segment.
     ///
     /// ```
     /// use millstream_device::Stream;
@@ -295,8 +301,8 @@ impl<T: Item> Sender<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`Sender::send`], of the segment's buffer; a segment that lies elsewhere. What uses the segment
-    /// and is not over when it has been copied ends the graph.
+    /// As [`Sender::send`], for the segment's buffer; a segment that lies on another endpoint. The
+    /// graph ends if an operation still uses the segment when it has been copied.
     pub fn forward(&mut self, segment: PendingSegment<T>, stream: &Stream) -> Result<()> {
         let items = segment.len();
         let (payload, metadata, ready) = segment.into_payload(&self.shared.source, stream)?;

@@ -16,14 +16,14 @@ pub struct LinkStatistics {
     pub bytes: u64,
     /// Bytes of the largest packet.
     pub largest_packet_bytes: u64,
-    /// Packets that went through pinned memory of the host: between devices that do not
-    /// reach each other's \[G §2.1\], and from memory of the program to a GPU.
+    /// Packets that went through pinned memory of the host: those between devices that do not reach
+    /// each other's memory \[G §2.1\], and those from the program's own memory to a GPU.
     pub packets_through_host: u64,
-    /// Packets that a kernel of the source wrote into the destination's memory, or one of the
-    /// destination read in the source's.
+    /// Packets that a kernel of the source wrote into the destination's memory, or that a kernel of
+    /// the destination read from the source's memory.
     pub packets_pushed: u64,
-    /// Packets that kernels wrote into memory of the host and read there, the way
-    /// [`Host`](TransferWay::Host): some of those through the host.
+    /// Packets that kernels wrote into memory of the host and read from there, the way
+    /// [`Host`](TransferWay::Host). They also count among those that went through the host.
     pub packets_by_host: u64,
 }
 
@@ -42,7 +42,7 @@ impl LinkStatistics {
         }
     }
 
-    /// The same and so many packets more, of so many bytes each, that kernels moved.
+    /// These statistics with `packets` more packets of `packet_bytes` bytes each, moved by kernels.
     ///
     /// ```
     /// use millstream_flow::LinkStatistics;

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// What a call of a graph that has not returned waits for, or messages that have not gone out: see
+/// What a pending call of a graph, or a message that has not gone out, waits for: see
 /// [`GraphStatistics::waits`](crate::GraphStatistics::waits).
 ///
-/// As text it is a line for people:
+/// Displayed, it is one line of readable text:
 ///
 /// ```
 /// use millstream_flow::Wait;
@@ -22,23 +22,25 @@ pub enum Wait {
     Packet {
         /// The endpoint that receives.
         to: String,
-        /// Endpoints with senders that can reach it, and are not shut down or have messages that
-        /// nobody has offered yet.
+        /// Endpoints whose senders can reach this receiver, and which have not shut down or still
+        /// have messages that were not offered.
         open_senders: Vec<String>,
-        /// Packet buffers that have been received, or are written in place, and not given back.
+        /// Packet buffers that have been received or are being written in place, and were not given back yet.
         held: usize,
         /// Packet buffers that the receiver has in all.
         packet_buffers: usize,
     },
-    /// Messages, or [`Sender::packet`](crate::Sender::packet), wait for packet buffers of a receiver.
+    /// Messages, or calls of [`Sender::packet`](crate::Sender::packet), wait for packet buffers of a
+    /// receiver.
     PacketBuffers {
         /// The endpoint that receives.
         to: String,
-        /// Messages that wait, and calls.
+        /// Number of messages and calls that wait.
         offers: usize,
-        /// Packets that are there, and that nobody has taken with [`Receiver::recv`](crate::Receiver::recv).
+        /// Packets that have arrived, and that nobody has taken with
+        /// [`Receiver::recv`](crate::Receiver::recv).
         arrived: usize,
-        /// Packet buffers that have been received, or are written in place, and not given back.
+        /// Packet buffers that have been received or are being written in place, and were not given back yet.
         held: usize,
         /// Packet buffers that the receiver has in all.
         packet_buffers: usize,
@@ -47,7 +49,7 @@ pub enum Wait {
     SendBuffer {
         /// The endpoint that sends.
         from: String,
-        /// Send buffers that may be out at once, as all are.
+        /// Number of send buffers that may be out at once; all of them are.
         send_buffers: usize,
     },
     /// [`Sender::flushed`](crate::Sender::flushed) or [`Sender::send_all`](crate::Sender::send_all)
@@ -55,7 +57,7 @@ pub enum Wait {
     Flushed {
         /// The endpoint that sends.
         from: String,
-        /// Messages of this sender of which some packet has none, or that are not produced.
+        /// Messages of this sender that still lack a packet buffer for some packet, or are not produced yet.
         messages: usize,
     },
     /// [`Sent`](crate::Sent) waits until its message has been copied.

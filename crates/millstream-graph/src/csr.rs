@@ -51,13 +51,13 @@ pub enum GraphError {
         /// Number of vertices.
         vertices: u64,
     },
-    /// Original ids that do not ascend, or the largest 64-bit number, which is none.
+    /// Original ids that do not ascend, or the largest 64-bit number as an id, which stands for no vertex.
     #[error("the original id of vertex {vertex} is not above the one before, or stands for none")]
     OriginalIdOrder {
         /// The first such vertex.
         vertex: u32,
     },
-    /// Arcs that are gone through twice were not the same both times.
+    /// A source of arcs did not give the same arcs when it was gone through a second time.
     #[error("the source of arcs gave other arcs when it was gone through again")]
     ArcsChanged,
     /// Memory that is not there.
@@ -183,12 +183,12 @@ impl CsrGraph {
         self
     }
 
-    /// The graph, with the ids that its vertices had where it came from, in
-    /// ascending order of the present ids.
+    /// The graph together with the ids that its vertices had where it came from, in ascending order
+    /// of the present ids.
     ///
     /// # Errors
-    /// A number of ids that is not the number of vertices; ids that do not ascend, each above the one
-    /// before; 2^64 - 1, which stands for no vertex in answers.
+    /// Not exactly one id for each vertex; ids that do not ascend strictly; the id 2^64 - 1, which
+    /// stands for no vertex in answers.
     pub fn with_original_ids(mut self, ids: Vec<u64>) -> Result<CsrGraph, GraphError> {
         if ids.len() as u64 != u64::from(self.vertices()) {
             let vertices = u64::from(self.vertices());
@@ -213,7 +213,7 @@ impl CsrGraph {
         Ok(CsrGraph { weights, ..self })
     }
 
-    /// The same without weights, whose arrays both share.
+    /// The same graph without its weights. It shares all other arrays with this one.
     ///
     /// ```
     /// use millstream_graph::{CsrGraph, Weights};
@@ -263,7 +263,7 @@ impl CsrGraph {
         &self.offsets
     }
 
-    /// The same, for whoever may outlive the graph; it is not copied.
+    /// The same, in a form that may outlive the graph; nothing is copied.
     pub fn row_index(&self) -> RowIndex {
         RowIndex::shared(self.offsets.clone())
     }
@@ -274,7 +274,7 @@ impl CsrGraph {
         &self.targets
     }
 
-    /// The same, for whoever may outlive the graph; they are not copied.
+    /// The same, in a form that may outlive the graph; nothing is copied.
     pub fn shared_targets(&self) -> Arc<dyn AsRef<[u32]> + Send + Sync> {
         Arc::new(self.targets.clone())
     }
@@ -289,7 +289,7 @@ impl CsrGraph {
         self.weights.as_ref()
     }
 
-    /// Leaves the graph without weights.
+    /// Takes the weights out of the graph.
     pub fn take_weights(&mut self) -> Option<Weights> {
         self.weights.take()
     }

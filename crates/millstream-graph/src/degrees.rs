@@ -4,9 +4,9 @@ use crate::CsrGraph;
 use crate::rows::sum_before;
 use crate::storage::Storage;
 
-/// How many arcs each vertex has: of a graph those that leave it.
+/// How many arcs each vertex has; for a graph, the arcs that leave the vertex.
 pub trait Degrees: Sync {
-    /// Row index: the arcs of `v` are `offsets()[v]..offsets()[v + 1]`, the first of all being 0.
+    /// Row index: the arcs of `v` are `offsets()[v]..offsets()[v + 1]`, and `offsets()[0]` is 0.
     fn offsets(&self) -> &[u64];
 
     /// Number of vertices.
@@ -31,7 +31,8 @@ impl Degrees for CsrGraph {
     }
 }
 
-/// A row index by itself, of arcs that are elsewhere, or that nobody has in rows yet. Clones share it.
+/// A row index by itself, of arcs that are stored elsewhere or have not been put into rows yet.
+/// Clones share it.
 ///
 /// ```
 /// use millstream_graph::{Degrees, RowIndex, partition};
@@ -47,7 +48,8 @@ pub struct RowIndex {
 }
 
 impl RowIndex {
-    /// Of rows with so many arcs each: 2^32 - 1 of them at most. Nothing is copied if there is room for one more.
+    /// The row index of rows with these lengths, at most 2^32 - 1 of them. Nothing is copied if the
+    /// vector has room for one more number.
     pub fn new(mut lengths: Vec<u64>) -> RowIndex {
         let arcs = sum_before(&mut lengths);
         lengths.push(arcs);

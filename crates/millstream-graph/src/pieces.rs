@@ -43,8 +43,8 @@ pub(crate) fn first_position(len: usize, is_so: impl Fn(usize) -> bool + Sync) -
     positions(piece).find(|&at| is_so(at))
 }
 
-/// The vertices of a graph, for a loop that looks at the arcs of each: in pieces that are as much work
-/// as those of [`InPieces`], where rows are of the mean length.
+/// The vertices of a graph, for a parallel loop that looks at the arcs of each. If rows have the
+/// mean length, its pieces are as much work as those of [`InPieces`].
 ///
 /// ```
 /// use millstream_graph::{CsrGraph, pieces};
@@ -60,8 +60,9 @@ pub fn rows_of(graph: &CsrGraph) -> MinLen<Iter<u32>> {
     (0..graph.vertices()).into_par_iter().with_min_len(least)
 }
 
-/// Calls `visit(row, its_arcs)` for the rows that these arcs lie in, of the first and the last those parts:
-/// threads share out arcs, since a hub's row may be most of them.
+/// Calls `visit(row, its_arcs)` for all rows that contain some of `arcs`; of the first and the last
+/// row, `its_arcs` may be a part only. With this, threads can share out arcs rather than rows,
+/// since a hub's row may have most of them.
 ///
 /// ```
 /// let mut visited = Vec::new();

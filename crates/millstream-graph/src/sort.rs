@@ -7,7 +7,7 @@ const DIGITS: usize = 256;
 /// From so many on, all threads sort.
 const ALL_THREADS: usize = 1 << 16;
 
-/// Sorts integers, as rows have them: few or very many.
+/// Sorts integers; made for the arcs of a row, which may be few or very many.
 ///
 /// ```
 /// let mut row: Vec<u32> = (0..1000).map(|at| at * 7919 % 1009).collect();

@@ -5,8 +5,8 @@ use rayon::prelude::*;
 use crate::CsrGraph;
 use crate::pieces::InPieces;
 
-/// The vertex that most arcs leave, the smallest of several; `None` if there is no
-/// vertex.
+/// The vertex that most arcs leave; if there are several, the smallest of them. `None` if there is
+/// no vertex.
 ///
 /// ```
 /// use millstream_graph::{CsrGraph, source};

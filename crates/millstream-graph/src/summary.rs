@@ -30,14 +30,14 @@ pub enum WeightRange {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// `None` where there are no weights, or no arcs.
+    /// `None` if there are no weights or no arcs.
     pub weight_range: Option<WeightRange>,
     /// Arcs from a vertex to itself.
     pub self_loops: u64,
-    /// Arcs that an earlier one between the same two vertices makes superfluous.
+    /// Arcs beyond the first between the same two vertices.
     pub duplicate_arcs: u64,
-    /// Whether every arc has its reverse, whatever the two weigh and however often they
-    /// come; by fingerprints, as [`CsrGraph::is_symmetric`].
+    /// Whether every arc has its reverse, regardless of their weights and of how often each occurs.
+    /// It is found by fingerprints, as in [`CsrGraph::is_symmetric`].
     pub symmetric: bool,
     /// Fewest arcs that leave a vertex; 0 without vertices.
     pub min_degree: u64,

@@ -61,9 +61,9 @@ pub(crate) fn symmetric_graph(
 }
 
 impl CsrGraph {
-    /// Whether every arc comes with its reverse, as often. Compares fingerprints of the
-    /// arcs and of their reverses, in one pass: with a probability of 2^-64 a graph
-    /// that is not symmetric passes.
+    /// Whether every arc occurs as often as its reverse. Compares fingerprints of the arcs and of
+    /// their reverses in one pass: a graph that is not symmetric passes with a probability of
+    /// 2^-64.
     ///
     /// ```
     /// use millstream_graph::CsrGraph;
@@ -76,7 +76,7 @@ impl CsrGraph {
         self.equals_reverse(|_| None)
     }
 
-    /// Whether every arc comes with its reverse, of the same weight, as often. Compares
+    /// Whether every arc occurs as often as its reverse with the same weight. Compares
     /// fingerprints, as [`is_symmetric`](CsrGraph::is_symmetric).
     ///
     /// ```
@@ -109,9 +109,10 @@ impl CsrGraph {
         Ok(rows_of(self).find_first(differs))
     }
 
-    /// Whether some arcs of a few rows have their reverses, and of the same weight if weights count: a first
-    /// look, at some hundred rows. Of most graphs that are not [symmetric](CsrGraph::is_symmetric) some
-    /// have none; of those that are, all have.
+    /// A quick check for symmetry: looks at some arcs of some hundred rows, and returns whether
+    /// each of these arcs has its reverse (with the same weight, if `weighted`); one that leads to a
+    /// row of more than 1,024 arcs is taken to have one. Every [symmetric](CsrGraph::is_symmetric)
+    /// graph passes; most others do not.
     ///
     /// ```
     /// use millstream_graph::CsrGraph;
@@ -160,8 +161,8 @@ fn same_row(one: &CsrGraph, other: &CsrGraph, vertex: u32) -> bool {
         }
 }
 
-/// A fingerprint of the two ends of an arc, and of its weight, to be added for one direction and
-/// subtracted for the other: over arcs that come with their reverses, as often, these sum up to 0.
+/// A fingerprint of the two ends of an arc and of its weight, which is added for one direction and
+/// subtracted for the other. Over arcs that occur as often as their reverses, these sum up to 0.
 ///
 /// ```
 /// use millstream_graph::imbalance;

@@ -76,7 +76,7 @@ impl CsrGraph {
     /// ```
     ///
     /// # Errors
-    /// The first arc of those that weigh anything else.
+    /// The first arc whose weight is negative, infinite or not a number.
     pub fn check_weights(&self) -> Result<(), BadWeight> {
         let Some(Weights::Real(weights)) = self.weights() else { return Ok(()) };
         let is_weight = |weight: &f32| weight.is_finite() && *weight >= 0.0;

@@ -67,16 +67,16 @@ pub enum Precision {
 pub struct PageRankOptions {
     /// Probability to follow an arc, from 0 up to but not including 1.
     pub damping: f64,
-    /// The end: the L1 norm of what the last sweep has changed (pull), or of what another would
-    /// (push), is at most this, for ranks that sum to 1.
+    /// A run has converged when the L1 norm of what the last sweep has changed (pull), or of what another
+    /// would change (push), is at most this, for ranks that sum to 1.
     pub tolerance: f64,
     /// Sweeps (pull), or the work of so many (push), at most, converged or not. The work of a
     /// sweep is a push of every vertex, and every arc once.
     pub max_iterations: u32,
-    /// Where a step leads that follows no arc, each as likely as it is named often; any vertex if
-    /// empty.
+    /// The vertices that a step leads to when it follows no arc, each with a probability in proportion to
+    /// how often it is listed; any vertex if empty.
     pub personalization: Vec<u32>,
-    /// Whether arcs are followed in proportion to their weight, not each as likely.
+    /// Whether arcs are followed with probabilities in proportion to their weights, not equal ones.
     pub weighted: bool,
     /// Whether ranks sum to the number of vertices, as in the article, not to 1.
     pub unnormalized: bool,

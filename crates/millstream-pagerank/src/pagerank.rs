@@ -23,8 +23,8 @@ use crate::{Algorithm, Error, PageRankOptions, Precision, Result};
 pub struct PageRankResult {
     /// They sum to 1, or to the number of vertices if that was asked for.
     pub ranks: Vec<f64>,
-    /// Sweeps (pull), or the work of so many (push): pushes and arcs gone along, over vertices and
-    /// arcs, rounded up.
+    /// Sweeps (pull), or the work of as many (push): the number of pushes and of arcs followed,
+    /// divided by the number of vertices and arcs, rounded up.
     pub iterations: u32,
     /// Whether vertices have pulled or pushed.
     pub algorithm: Algorithm,
@@ -33,8 +33,8 @@ pub struct PageRankResult {
     pub change: f64,
     /// Whether that is at most the tolerance.
     pub converged: bool,
-    /// What each device did, and what went over each link. Pulling, a vertex is a work item once a
-    /// sweep, and what is sent are shares.
+    /// What each device did, and what went over each link. When pulling, each vertex is one work
+    /// item per sweep, and what is sent are shares.
     pub statistics: WorklistStatistics,
     /// From the first sweep or item to the last, ranks left on the devices.
     pub run_time: Duration,
@@ -99,12 +99,13 @@ impl PageRank {
         PageRank::with_options(context, graph, PageRankOptions::default()).await
     }
 
-    /// As [`PageRank::new`], with options. Blocks have equally many of the arcs that come in for
-    /// [`Algorithm::Pull`], of those that leave for [`Algorithm::Push`].
+    /// As [`PageRank::new`], with options. Blocks have equally many arcs: for [`Algorithm::Pull`]
+    /// of the arcs that come in, for [`Algorithm::Push`] of those that leave.
     ///
-    /// Devices that pull and [reach each other's memory](crate::pull_sends_packets) keep a number for each
-    /// vertex of the graph between runs, what it gives while ranks are even: each GPU for itself, the first
-    /// host device for all, which also has two more for each vertex in a run.
+    /// Devices that pull and [reach each other's memory](crate::pull_sends_packets) keep a number
+    /// for each vertex of the graph between runs: what the vertex gives while all ranks are equal.
+    /// Each GPU keeps them for itself, and the first host device for all host devices. During a
+    /// run, the first host device has two more numbers for each vertex.
     ///
     /// # Errors
     /// Options or weights that have no meaning; no memory on a device; to push on GPUs, a vertex of more
@@ -210,9 +211,10 @@ impl PageRank {
         &self.options
     }
 
-    /// Sets how later runs go, but for the [algorithm](PageRankOptions::algorithm), the
-    /// [precision](PageRankOptions::precision) and whether weights count, which are those of the upload.
-    /// So a tolerance below 1e-6 needs a graph that was uploaded for one, or for [`Precision::F64`].
+    /// Sets how later runs go. The [algorithm](PageRankOptions::algorithm), the
+    /// [precision](PageRankOptions::precision) and whether weights count were fixed at the upload.
+    /// So a tolerance below 1e-6 needs a graph that was uploaded for such a tolerance, or for
+    /// [`Precision::F64`].
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
@@ -234,7 +236,8 @@ impl PageRank {
     /// ```
     ///
     /// # Errors
-    /// Options that have no meaning, or for which the graph is not there. They stay as they were then.
+    /// Options that have no meaning, or for which the graph was not uploaded. The previous options
+    /// stay in effect.
     pub fn set_options(&mut self, options: PageRankOptions) -> Result<()> {
         self.options = self.accepted(options)?;
         Ok(())
@@ -275,7 +278,8 @@ impl PageRank {
         self.boxed_run(&self.options).await
     }
 
-    /// As [`PageRank::run`], but as these options say: one graph answers several questions at once.
+    /// As [`PageRank::run`], but with these options: one graph can answer several questions at
+    /// once.
     ///
     /// ```
     /// use futures_util::future::try_join;

@@ -409,9 +409,10 @@ async fn upload_halos<R: Real>(
     Ok(())
 }
 
-/// Whether PageRank by pulling sends packets over links on the devices of a context. It does not where
-/// they reach each other's memory: up to eight GPUs with NVLink between all, or up to 16 host
-/// devices, unless another [way](millstream_flow::Context::transfer) than pushing is asked for.
+/// Whether PageRank by pulling sends packets over links on the devices of a context. It does not if
+/// the devices reach each other's memory (up to eight GPUs with NVLink between all, or up to 16
+/// host devices), unless another [way](millstream_flow::Context::transfer) than pushing is asked
+/// for.
 ///
 /// ```
 /// use millstream_device::TransferWay;

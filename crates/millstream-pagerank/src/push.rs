@@ -13,8 +13,8 @@ use millstream_worklist::{CudaProgram, Program, problem};
 use crate::real::Real;
 
 problem! {
-    /// One device's part of the graph, its ranks, and residuals for all vertices: for
-    /// those of others, what has come together and is not sent yet.
+    /// One device's part of the graph, its ranks, and residuals for all vertices. For vertices of
+    /// other devices, a residual is what has accumulated and is not sent yet.
     pub struct Problem<R: Real>, ProblemView {
         /// Row index of the owned vertices.
         pub offsets: Read<u64>,
@@ -30,8 +30,8 @@ problem! {
         pub residuals: Shared<u64>,
         /// Of the owned vertices.
         pub ranks: Shared<u64>,
-        /// One number: the pushes and arcs that the device may still do; below 0, in the bits of
-        /// `i64`, what is refused comes off, too.
+        /// One number: how many pushes and arcs the device may still do. It is reduced even by what
+        /// is then refused, so it may be negative, in the bits of an `i64`.
         pub allowance: Shared<u64>,
         /// First vertex of each device, and the number of vertices.
         pub owners: Read<u32>,

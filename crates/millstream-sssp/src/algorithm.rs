@@ -8,13 +8,17 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// In steps where the devices can and have room for the rows, unless the graph has so many that what
-    /// each costs is more than the vertices (`docs/decisions/0025-near-and-far-piles.md`). That is one that is
-    /// [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out, or
-    /// [mesh-like](millstream_graph::partition::is_mesh_like) with up to four arcs a vertex as a rule, on GPUs only if it
-    /// is not near, or there is one and the graph has no more arcs than a forest; or with more, up to
-    /// 256, and not [near](millstream_traversal::DepthProbe::is_near), on several devices only if it is mesh-like. It is
-    /// searched by near and far piles where that can be, else asynchronously.
+    /// `Stepping` where the devices can and have room for the rows, unless meeting after every step would
+    /// cost more than the work between (`docs/decisions/0025-near-and-far-piles.md`). That is expected of a
+    /// graph that
+    ///
+    /// * is [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out;
+    /// * or is [mesh-like](millstream_graph::partition::is_mesh_like), with up to four arcs a vertex as a
+    ///   rule, on GPUs only if it is not [near](millstream_traversal::DepthProbe::is_near), or is a forest
+    ///   on a single GPU;
+    /// * or has more arcs, up to 256 a vertex, and is not near, on several devices only if it is mesh-like.
+    ///
+    /// Such a graph is searched by `NearFar` where that is possible, else by `Asynchronous`.
     #[default]
     Auto,
     /// On the distributed worklist, in no order but that of the soft priority

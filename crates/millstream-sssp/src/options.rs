@@ -44,19 +44,19 @@ pub struct SsspOptions {
     /// Steps of the priority threshold \[G §4.4\], or those of a search in steps, in the unit of the
     /// weights; automatic ones come from the mean weight and the mean degree.
     pub delta: Delta,
-    /// In steps: once a step is settled, vertices that are left pull if the arcs that
-    /// enter them are less than those that enter the step's, times this; else the step's
-    /// vertices push. 0 never pulls, and values above 2^27 count as that.
+    /// Stepping search only: once a step is settled, the vertices that are left pull if the arcs that enter
+    /// them are fewer than those that enter the step's vertices, times `pull`; otherwise the step's vertices
+    /// push. 0 never pulls; values above 2^27 are treated as 2^27.
     pub pull: u32,
-    /// In steps: all that is left is one step, without an order, if the arcs that enter
-    /// it, times this, are less than all arcs. 0 makes every step but the first the
-    /// last, and values above 2^27 count as that.
+    /// Stepping search only: all that is left is one last step, without an order, if the arcs that enter it,
+    /// times `rest`, are fewer than all arcs. With 0 the second step is the last; values above 2^27 are
+    /// treated as 2^27.
     pub rest: u32,
-    /// By near and far piles: for how many vertices that wait at a time a GPU has room; for far ones
-    /// twice as many, of which each of its blocks has its part. 40 to 48 bytes each, and no more than
-    /// 2^26 of them. As soon as a block needs more, this search begins again with a quarter of the
-    /// step, if that is automatic, three times at most, or goes asynchronously. Later ones with no more
-    /// room begin where it ended.
+    /// Near-far search on GPUs only: how many vertices may wait on a GPU at a time. Twice as many may be in
+    /// its far piles, of which each block has an equal part. Each takes 40 to 48 bytes; values above 2^26
+    /// are treated as 2^26. If a block runs out of room, the search starts again with a quarter of the step,
+    /// three times at most and only if the step is automatic, then asynchronously. Later searches with no
+    /// more room begin with the last of these.
     pub waiting: usize,
 }
 

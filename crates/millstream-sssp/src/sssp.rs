@@ -51,7 +51,7 @@ pub struct SsspResult {
 }
 
 impl SsspResult {
-    /// Whether a path leads to a vertex: not to what is none.
+    /// Whether a path leads to `vertex`; `false` if there is no such vertex.
     pub fn is_reached(&self, vertex: u32) -> bool {
         let vertex = vertex as usize;
         match &self.distances {
@@ -60,7 +60,7 @@ impl SsspResult {
         }
     }
 
-    /// Vertices reached: the work-items that had to be.
+    /// Vertices reached: the fewest work-items that any search needs.
     pub fn reached(&self) -> u64 {
         let count = match &self.distances {
             Distances::Integer(all) => all.iter().filter(|&&d| d != UNREACHED).count(),
@@ -142,13 +142,14 @@ impl Sssp {
 
     /// As [`Sssp::new`], with options.
     ///
-    /// A search in steps needs the arcs that enter a device's vertices, in rows of these, in ascending
-    /// order of weight, and also in rows of all vertices that they leave, on GPUs, which make these of the
-    /// others. Host devices need the arcs that leave their vertices in place of that. One GPU and host devices
-    /// have them already if the graph is symmetric. That is 8 bytes an arc each, and 8 a vertex. Searches on GPUs keep 16 bytes a vertex more
-    /// there, for the next one. A search by near and far piles needs packed rows, 32 bytes a vertex,
-    /// and 8 an arc of rows of more than four ([`Sssp::layouts`]), on several GPUs also of a halo around each part, of half as many
-    /// vertices at most; of host devices the first one gets all.
+    /// A stepping search keeps the arcs that enter a device's vertices, in a row for each of these, sorted
+    /// by weight. GPUs also keep the same arcs in rows by source, host devices the arcs that leave their
+    /// vertices; one GPU, or host devices, need no second copy of a symmetric graph. Each copy takes 8 bytes
+    /// an arc and 8 a row. GPUs keep 16 bytes a vertex more for the next search.
+    ///
+    /// A near-far search keeps packed rows ([`Sssp::layouts`]): 32 bytes a vertex, and 8 an arc of rows of
+    /// more than four. On several GPUs these include a halo around each part, of at most half as many
+    /// vertices; of host devices the first one has all.
     ///
     /// # Errors
     /// As [`Sssp::new`]; options that have no meaning; devices that cannot go in steps, or by near

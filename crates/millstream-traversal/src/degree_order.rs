@@ -59,8 +59,8 @@ impl DegreeOrder {
         }
     }
 
-    /// Whether there is such an order, whichever way the arcs of `graph` go. Whether it is mesh-like is asked last: it
-    /// takes longest.
+    /// Whether [`DegreeOrder::of`] would order the vertices; `graph` may be the graph or its transpose.
+    /// `is_mesh_like` takes longest and is asked last, if at all.
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
@@ -84,8 +84,8 @@ impl DegreeOrder {
             && !is_mesh_like()
     }
 
-    /// What it has cost: nothing of the devices' memory, but time, in which `graph` was
-    /// renumbered, too.
+    /// What it has cost: no memory of the devices, but the time of ordering the vertices and of renumbering
+    /// the arcs of `graph`.
     pub fn layout(self, graph: &DistributedGraph) -> Layout {
         let time = self.time + graph.renumbering_time();
         Layout { kind: LayoutKind::DegreeOrder, bytes: 0, time }

@@ -108,20 +108,22 @@ impl DepthProbe {
         DepthProbe { vertices, levels, middle, reached, inner, is_cut }
     }
 
-    /// Whether levels have few vertices each, on average, or do not become many times as large; so have
-    /// those of any small graph.
+    /// Whether levels have fewer than 1,024 vertices on average, or the graph is not
+    /// [near](DepthProbe::is_near). Any small graph is thin.
     pub fn is_thin(self) -> bool {
         self.vertices < THIN * self.levels || !self.is_near()
     }
 
-    /// Whether there are many levels, which grow as in a plane at most, until they have half of the
-    /// vertices: devices should not meet after each.
+    /// Whether there are at least 24 levels that grow no faster than those of a planar mesh: until half of
+    /// the vertices are reached, twice as many levels reach less than five times as many vertices. Devices
+    /// should not meet after every level of such a graph.
     pub fn is_deep(self) -> bool {
         !self.are_few() && self.levels >= MANY && self.reached < PLANE * self.inner
     }
 
-    /// Whether there are few levels, or those that follow have so many vertices that the rest of the
-    /// graph is likely to have few more. Neither a plane's nor space's have.
+    /// Whether fewer than eight levels have half of the vertices, or twice as many levels reach at least
+    /// twelve times as many vertices, so that the rest of the graph is likely to add few levels. Large
+    /// meshes of two or three dimensions are not near.
     ///
     /// ```
     /// use millstream_graph::generate::{self, GenerateOptions};
@@ -146,8 +148,9 @@ impl DepthProbe {
         self.is_cut || self.vertices >= vertices
     }
 
-    /// Whether, of such levels, most have a few vertices only: host devices, which meet sooner
-    /// than they exchange packets, should not meet after each of these either.
+    /// Whether the graph is [deep](DepthProbe::is_deep) and its levels have fewer than 32 vertices on
+    /// average. Host devices meet faster than they exchange packets, so only in such a graph should they
+    /// not meet after every level either.
     pub fn is_chain_like(self) -> bool {
         self.is_deep() && self.vertices < CHAIN * self.levels
     }

@@ -54,7 +54,7 @@ pub enum Error {
         /// That it may have.
         most: u32,
     },
-    /// A step of the priority threshold that is not positive, or too small.
+    /// A step of the priority threshold that is not positive, or too small or too large to divide by.
     #[error("delta {delta:?} is not a positive number that distances can be divided by")]
     Delta {
         /// The step.
@@ -66,8 +66,8 @@ pub enum Error {
         /// What would have to be another.
         option: &'static str,
     },
-    /// A search whose devices push what they tell each other was asked for, and another way for
-    /// packets.
+    /// A search was asked for whose devices push what they tell each other, although the context
+    /// asks for another way for packets.
     #[error(
         "transfers by {way} do not go with this search, whose devices push what they tell each other; an asynchronous one sends packets"
     )]
@@ -86,8 +86,8 @@ impl Error {
         matches!(self, Error::Worklist(Flow(Device(OutOfMemory { .. }))))
     }
 
-    /// Whether a layout is too much for devices that others may fit: there is no room for it, or it has a longer
-    /// row or more vertices than GPUs take.
+    /// Whether this says that a layout is too much for the devices, and that another layout may
+    /// fit: there is no room for it, or it has a longer row or more vertices than GPUs take.
     ///
     /// ```
     /// use millstream_traversal::Error;

@@ -62,9 +62,9 @@ pub struct DistributedGraph {
 }
 
 impl DistributedGraph {
-    /// Uploads a graph in the parts of `partition`, one for each device. If it has other ids there, or rows
-    /// are to be in another order, GPUs see to that themselves; beside GPUs, and on host devices, the host
-    /// does.
+    /// Uploads a graph in the parts of `partition`, one for each device. If vertices are to be
+    /// renumbered or rows to be sorted, GPUs do this themselves; for host devices, and for GPUs
+    /// beside host devices, the host does it.
     ///
     /// # Errors
     /// A partition that does not fit; on GPUs a vertex with more than 125,000,000 arcs, or more than
@@ -209,8 +209,8 @@ impl DistributedGraph {
         self.parts.iter().map(Part::bytes).sum()
     }
 
-    /// How long it took to give all arcs the new ids, where these are others, and to sort rows: on the host,
-    /// or on GPUs, once they had them.
+    /// How long it took to renumber all arcs, if ids changed, and to sort rows: on the host, or on
+    /// GPUs once they had the rows.
     pub fn renumbering_time(&self) -> Duration {
         self.renumbering_time
     }
@@ -253,8 +253,9 @@ impl DistributedGraph {
         self.made(self.context.devices(), upload).await
     }
 
-    /// As [`DistributedGraph::shared`], on `devices` of the context, `value` being that of every vertex but
-    /// `vertices`, whose value is `special`: little of it comes from the host if these are few.
+    /// As [`DistributedGraph::shared`], on `devices` of the context. Each of `vertices` gets the
+    /// value `special`, and all others get `value`. If `vertices` are few, little comes from the
+    /// host.
     ///
     /// # Errors
     /// No memory on a device.
@@ -266,7 +267,7 @@ impl DistributedGraph {
     /// When it resolves, the values are in the devices' memory.
     ///
     /// # Panics
-    /// If one of `vertices` is none.
+    /// If one of `vertices` does not exist.
     pub async fn filled<V: AtomicPod>(
         &self,
         devices: &[Device],
@@ -311,8 +312,8 @@ impl DistributedGraph {
         Ok(buffers)
     }
 
-    /// What `map` makes of the owners' values, by new id, of buffers that have one for every
-    /// vertex.
+    /// Takes buffers that have a value for every vertex on each device, and returns `map` of each
+    /// owner's value, by new id.
     ///
     /// # Errors
     /// A device failed, or still works on a buffer.

@@ -1,4 +1,4 @@
-//! What graph algorithms share \[G §4.6\] (Ben-Nun et al., *Groute*, ACM TOPC
+//! Building blocks of graph algorithms \[G §4.6\] (Ben-Nun et al., *Groute*, ACM TOPC
 //! 7(3), art. 18, 2020): a graph spread over the devices of a context
 //! ([`DistributedGraph`]), and programs on a distributed worklist whose items are its vertices
 //! ([`VertexProgram`]).

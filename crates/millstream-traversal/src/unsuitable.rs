@@ -19,7 +19,7 @@ pub enum Unsuitable {
     /// When the graph was uploaded, another search was asked for, or no layouts.
     #[error("the graph was uploaded for other searches")]
     Upload,
-    /// BFS alone asks for thin levels.
+    /// Only BFS asks for thin levels.
     #[error("levels of the graph have 1,024 vertices or more, on average")]
     Levels,
     /// Too many arcs leave some vertices.
@@ -31,8 +31,8 @@ pub enum Unsuitable {
     /// The parts of several GPUs are scattered, or small.
     #[error("the parts of the GPUs have too many neighbours in other parts")]
     Parts,
-    /// Vertices on a device, which has those of all where devices have one memory, or arcs of rows of more
-    /// than four, are too many to be named by 31 bits.
+    /// Too many vertices, or arcs of rows of more than four arcs, to be named by 31 bits on one
+    /// device. (Where devices have one memory, a device has those of all.)
     #[error("a device would have 2,147,483,648 vertices or more, or arcs of long rows")]
     Vertices,
     /// A device has room for the graph, but not for its rows once more: of host devices the first

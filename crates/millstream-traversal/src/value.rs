@@ -37,9 +37,9 @@ packet_value!(u32: 0, f32: 0, u64: 1, f64: 1);
 /// What a vertex holds: a key that only becomes smaller, such as a distance,
 /// perhaps with the predecessor that gave it.
 ///
-/// With a predecessor, a key is replaced by smaller ones only. So where a path of
-/// weight 0 leads back, the predecessor stays the one that came first, and
-/// predecessors never form a cycle: each had its last key before it gave it on.
+/// With a predecessor, a key is replaced by smaller ones only. So where a path of weight 0 leads
+/// back, the predecessor that came first stays. Predecessors never form a cycle, since each vertex
+/// had its last key before it gave it on.
 pub trait Value: AtomicPod + PacketValue + Ord {
     /// A vertex nobody has reached.
     const UNREACHED: Self;

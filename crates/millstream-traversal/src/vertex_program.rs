@@ -26,8 +26,8 @@ pub trait VertexProgram: Sized + Send + Sync + 'static {
     /// What goes to the owner of a vertex, as it is now.
     fn value(&self, view: &VertexView<'_, Self>, vertex: u32) -> Self::Value;
 
-    /// Applies a value that has come to `vertex`, here or on the way to its owner. Whether that
-    /// is news: to be processed if the vertex is this device's own, else passed on.
+    /// Applies a value that has come to `vertex`, here or on the way to its owner. Returns whether
+    /// it is news: then the vertex is processed if this device owns it, and passed on otherwise.
     fn receive(
         &self,
         view: &VertexView<'_, Self>,

@@ -12,7 +12,7 @@ pub enum Error {
     /// The dataflow graph below failed; this is its first cause.
     #[error(transparent)]
     Flow(#[from] millstream_flow::Error),
-    /// Not one problem for each device.
+    /// The number of problems is not that of the devices.
     #[error("{problems} problems for {devices} devices")]
     ProblemCount {
         /// Problems given.
@@ -44,17 +44,17 @@ pub enum Error {
         /// The device that owns it.
         owner: usize,
     },
-    /// A place that no device has, or an outbox that this one has not.
+    /// A device's place or an outbox that does not exist.
     #[error("there is no {what} {number}: there are {count}")]
     NoSuch {
-        /// What it would be.
+        /// What does not exist: `"device"` or `"outbox"`.
         what: &'static str,
         /// Its number, from 0 on.
         number: usize,
         /// How many there are.
         count: usize,
     },
-    /// More items than numbers.
+    /// More items than 32-bit numbers can name.
     #[error("{items} items do not fit 32-bit numbers")]
     TooManyItems {
         /// Items asked for.
@@ -80,7 +80,7 @@ pub enum Error {
         /// Where the counters of each device stand.
         counters: String,
     },
-    /// A failure below, of devices that a fused run was on.
+    /// A failure below, on devices of a fused run.
     #[error("{cause}{counters}")]
     Fused {
         /// The first cause.

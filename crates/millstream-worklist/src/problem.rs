@@ -12,7 +12,7 @@ use millstream_device::{
 /// [`problem!`](crate::problem!).
 ///
 /// # Safety
-/// Its `bind` owes what that of an [`Argument`] does.
+/// The implementation of `bind` must meet the requirements for that of an [`Argument`].
 pub unsafe trait Problem: Parameter + Send + Sync + 'static {
     /// Its members, in order.
     #[doc(hidden)]
@@ -29,7 +29,7 @@ pub unsafe trait Problem: Parameter + Send + Sync + 'static {
 /// [`Read`], [`Shared`] or [`Value`].
 ///
 /// # Safety
-/// Its `bind` owes what that of an [`Argument`] does.
+/// The implementation of `bind` must meet the requirements for that of an [`Argument`].
 pub unsafe trait Member: Parameter {
     /// What holds it on the host.
     type Holder: Send + Sync + 'static;
@@ -50,7 +50,7 @@ pub struct MemberLayout {
     pub name: &'static str,
     /// Bytes.
     pub size: usize,
-    /// Bytes that its place is a multiple of.
+    /// Alignment of the member in bytes.
     pub alignment: usize,
 }
 

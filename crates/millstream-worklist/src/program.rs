@@ -16,8 +16,8 @@ pub enum Flags {
     Pass,
     /// Both: it stays, and a copy goes to every other device once (direct, when
     /// sent; items have [owners](Program::owner) there all the same) or to the next device (ring). A
-    /// ring program that answers both carries the origin in its packets, and keeps when the next
-    /// device is it.
+    /// ring program that answers `Both` has the device where the item comes from in its packets, and
+    /// answers `Keep` when that is the next device.
     Both,
     /// It is not needed any more.
     Drop,
@@ -45,11 +45,11 @@ impl Routing {
 /// Who drives a worklist \[G §5.2\].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Worker {
-    /// Kernels that stay on the devices and do everything among themselves: GPUs
-    /// that are all peers and [push](millstream_flow::Context::kernels_push), for programs with
-    /// CUDA C++ and 2^31 - 2^19 items at most, where each GPU has room for two blocks
-    /// and two more for each further device (four in all in a ring). It has
-    /// packets, buffers and queues as they are set, within limits of its own; no batches.
+    /// Kernels that stay on the devices and do everything among themselves. The devices must be
+    /// GPUs that are all peers and [push](millstream_flow::Context::kernels_push), each with room
+    /// for two blocks and two more for each further device (in a ring, for four in all). The
+    /// program must have CUDA C++, and at most 2^31 - 2^19 items. Packets, buffers and queues are
+    /// used as they are set, within limits of this worker; batches are not used.
     Fused,
     /// The host, which launches kernels for batches and moves packets over links:
     /// on any devices.
@@ -73,8 +73,8 @@ pub struct Here {
 /// What a program's callbacks see of its memory on a device.
 pub type View<'a, P> = <<P as Program>::Problem as Parameter>::View<'a>;
 
-/// A program's callbacks in CUDA C++: a class with what `worklist.cuh` asks for,
-/// whose `Problem` has the members of the program's.
+/// A program's callbacks in CUDA C++: a class with the members that `worklist.cuh` asks for. Its
+/// `Problem` must have the same members as the program's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaProgram {
     /// What the compiler's messages call the text.
@@ -117,8 +117,8 @@ impl CudaProgram {
         )
     }
 
-    /// The kernels of both workers, the host-driven worklist's in one source and the fused
-    /// worker's in the other, to be [compiled](CudaSource::compile) without running them.
+    /// The kernels of both workers: those of the host-driven worklist in one source, those of the
+    /// fused worker in the other. They can be [compiled](CudaSource::compile) without running them.
     pub fn cuda_sources<P: Program>(&self) -> Vec<CudaSource> {
         let host_driven = CudaSource::generated(self.file, "process", self.host_driven::<P>());
         vec![host_driven, self.fused::<P>()]
@@ -127,14 +127,14 @@ impl CudaProgram {
 
 /// A program on a distributed worklist: five callbacks, an owner, and the work.
 ///
-/// A work-item is a number below the worklist's `items`, a vertex for instance;
-/// its value lives in the program's memory on each device, directly indexed
-/// \[G §4.6.1\], and is written (atomically, by an operation that may be applied
-/// in any order) *before* the item is sent on, and read when it is processed or
-/// packed. Queueing an item that is queued already merges the two.
+/// A work-item is a number below the worklist's `items`, for instance a vertex. Its value lies in
+/// the program's memory on each device, directly indexed \[G §4.6.1\]. The value is written
+/// *before* the item is sent on, by an atomic operation that may be applied in any order, and it is
+/// read when the item is processed or packed. Queueing an item that is queued already merges the
+/// two.
 ///
-/// These are the host twins, which run on host devices. They must not wait.
-/// GPUs run [`cuda`](Program::cuda).
+/// The callbacks here are the host twins, which run on host devices. They must not wait. GPUs run
+/// [`cuda`](Program::cuda).
 ///
 /// ```
 /// use std::sync::{Arc, atomic::Ordering::Relaxed};
@@ -223,8 +223,9 @@ pub trait Program: Sized + Send + Sync + 'static {
     /// Applies a packet's value and says what becomes of its item.
     fn on_receive(&self, view: &View<'_, Self>, here: &Here, packet: &Self::Packet) -> Flags;
 
-    /// Items up to the threshold run first, lower ones first \[G §4.4\]; all are alike
-    /// unless the program says otherwise.
+    /// The priority of an item. Items with priorities up to the threshold run, and all others wait
+    /// until it has risen, so lower priorities go first \[G §4.4\]. By default all items have the
+    /// same priority.
     fn priority(&self, _view: &View<'_, Self>, _item: u32) -> u32 {
         0
     }
@@ -234,9 +235,9 @@ pub trait Program: Sized + Send + Sync + 'static {
     fn owner(&self, item: u32) -> Option<usize>;
 
     /// How many of the `items` a queue may hold at once when packets go straight to owners: the
-    /// most that one device keeps, or that go from one to another. The fused worker's queues have
-    /// room for so many, and a run that needs more may fail. All, unless the program says
-    /// otherwise; where devices keep only what they own, the most that one owns.
+    /// most that one device keeps, or that go from one device to another. The fused worker's queues
+    /// have room for this many, and a run that needs more may fail. The default is all items. If
+    /// devices keep only what they own, it is the most items that one device owns.
     fn most_queued(&self, items: usize) -> usize {
         items
     }
@@ -248,7 +249,7 @@ pub trait Program: Sized + Send + Sync + 'static {
     }
 
     /// Processes an item: changes values and emits the items whose values
-    /// changed. A change that is not worth sending counts with `filtered`
+    /// changed. Adds to `filtered` the changes that are not worth sending
     /// \[G §4.5, halo\].
     fn process(
         &self,
@@ -259,9 +260,9 @@ pub trait Program: Sized + Send + Sync + 'static {
         filtered: &mut u64,
     );
 
-    /// Processes some items that a host device has taken out of its queue, in any order.
-    /// One after the other, unless the program says otherwise: to fetch the memory of
-    /// several at once, for instance.
+    /// Processes some items that a host device has taken out of its queue, in any order. The
+    /// default processes one after the other; a program may do otherwise, for instance fetch the
+    /// memory of several items at once.
     fn process_block(
         &self,
         view: &View<'_, Self>,

@@ -32,9 +32,10 @@ pub(crate) const COUNTERS: usize = Counter::Filtered as usize + 1;
 pub struct DeviceStatistics {
     /// Items processed.
     pub work_items: u64,
-    /// Items put into packets, own and passed on.
+    /// Items put into packets, both the device's own and those passed on.
     pub sent: u64,
-    /// Items received in packets: kept, passed on (both counts in each) or dropped.
+    /// Items received in packets: kept, passed on or dropped. An item that is both kept and passed
+    /// on is in both counts.
     pub received: u64,
     /// Items received that stayed.
     pub kept: u64,
@@ -61,7 +62,7 @@ impl DeviceStatistics {
     }
 }
 
-/// What a run did: on a distributed worklist, or in another way that counts alike.
+/// What a run did, on a distributed worklist or in another way that counts the same things.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorklistStatistics {
@@ -81,8 +82,8 @@ impl WorklistStatistics {
         self.devices.iter().map(|device| device.work_items).sum()
     }
 
-    /// Adds what another run on the same devices did. What had none yet, before the first run, has the
-    /// other's.
+    /// Adds what another run on the same devices did. Worker and routing become those of that run,
+    /// if it had a worklist.
     ///
     /// ```
     /// use millstream_flow::LinkStatistics;

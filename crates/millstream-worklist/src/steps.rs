@@ -16,9 +16,9 @@ use crate::status::{FAULT, PACKED, fault_text};
 use crate::worklist::{WorklistDevice, check_items};
 use crate::{Error, Result};
 
-/// One device's part of a host-driven worklist, whose kernels run when they are called
-/// for. Two of these, on a GPU and on a host device, compare a program's CUDA C++ with
-/// its host twins, on whatever items.
+/// One device's part of a host-driven worklist, whose kernels run one at a time, when they are
+/// called for. With two of these, on a GPU and on a host device, you can compare a program's CUDA
+/// C++ with its host twins on any items.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -70,12 +70,12 @@ pub struct Queued {
 }
 
 impl<P: Program> Steps<P> {
-    /// The worklist of `device` in the place that `here` says; other devices need not be
-    /// there. `problem` lies on `device`.
+    /// The worklist of `device` in the place given by `here`; the other devices need not exist.
+    /// `problem` must lie on `device`.
     ///
     /// # Errors
-    /// A place that is none, or among more than 1,024 devices; more items than numbers; no memory on the
-    /// device.
+    /// A place that does not exist, or that is among more than 1,024 devices; more items than
+    /// 32-bit numbers can name; no memory on the device.
     pub fn new(
         context: &Context,
         device: &Device,
@@ -131,8 +131,8 @@ impl<P: Program> Steps<P> {
         self.over().await
     }
 
-    /// Splits packets that have come, of items that exist: the program's callbacks are given what they
-    /// say.
+    /// Splits received packets. Their items must exist, since the program's callbacks are given
+    /// whatever the packets say.
     ///
     /// # Errors
     /// The first cause of a failure on the device.
@@ -162,7 +162,7 @@ impl<P: Program> Steps<P> {
     /// Packs up to `most` items of an outbox; in no particular order.
     ///
     /// # Errors
-    /// An outbox that is none; the first cause of a failure on the device.
+    /// An outbox that does not exist; the first cause of a failure on the device.
     ///
     /// # Cancel safety
     /// Not cancel safe: what was packed is lost.

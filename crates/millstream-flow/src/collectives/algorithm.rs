@@ -15,9 +15,9 @@ pub enum Algorithm {
     Auto,
     /// Each rank sends to the next one only.
     Ring,
-    /// A binomial tree; for all-to-all as few rounds, from rank to rank.
+    /// A binomial tree; for all-to-all, Bruck's algorithm, which takes as few rounds.
     Tree,
-    /// Everybody sends to whom it concerns.
+    /// Each rank sends straight to the ranks that need its items.
     Direct,
 }
 

@@ -61,18 +61,18 @@ type Exchanged = (Range<usize>, Range<usize>);
 /// What a rank has when a collective is over; `None` if its block must wait.
 pub type Collected<T> = Result<Option<Vec<T>>, KernelFault>;
 
-/// The collectives of one block of a host twin with the blocks of its number on all other ranks:
-/// the class of the same name in `block_collectives.cuh`.
+/// The collectives of one block of a host twin with the blocks of the same number on all other
+/// ranks: the class of the same name in `block_collectives.cuh`.
 ///
-/// All of these blocks make the same calls in the same order, with as many items. None waits: where
-/// something is not there yet, the answer is `None`. Then the block returns
-/// [`Step::Waits`](millstream_device::Step::Waits), is called again from its beginning, where
+/// All of these blocks make the same calls in the same order, with equally many items. No call
+/// waits: where something has not arrived yet, the answer is `None`. The block then returns
+/// [`Step::Waits`](millstream_device::Step::Waits). It is called again from its beginning, where
 /// [`completed`](Self::completed) says how far it has come, and makes the same call with the same
-/// items. What results replace they replace once they are there.
+/// items. Overwrite items with a result only once the result is there.
 ///
-/// Where a GPU's call answers false, because the gang is stopped or a rank did not come in time, the
-/// twin is to [return early](KernelFault::early_return): the error says so. Another says that the
-/// operands do not fit. The example is that of
+/// In two cases a GPU's call returns false: the gang is stopped, or a rank did not come in time. A
+/// twin's call then returns an error that asks for an [early return](KernelFault::early_return).
+/// Any other error says that the operands do not fit. For an example see
 /// [`ResidentCollectives`](crate::ResidentCollectives).
 #[derive(Debug)]
 pub struct BlockCollectives<'a> {
@@ -97,8 +97,8 @@ impl<'a> BlockCollectives<'a> {
         self.standing.completed
     }
 
-    /// Before the block is done, so that the next kernel goes on where this one was. Nothing happens
-    /// within a collective that is not over.
+    /// To be called at the end of the block, so that the next kernel can go on where this one
+    /// ended. It does nothing while a collective is not over.
     pub fn leave(&self) {
         if !self.standing.call.is_sent {
             self.own.store(self.standing.epoch, Ordering::Relaxed);
@@ -108,8 +108,8 @@ impl<'a> BlockCollectives<'a> {
     /// Everyone gets the items of all ranks, combined in the order of the ranks.
     ///
     /// # Errors
-    /// The gang is stopped, or a rank did not come in time, as in all of these; items that are
-    /// [too large](crate::ResidentCollectives).
+    /// The gang is stopped, or a rank did not come in time (this holds for all calls here); items
+    /// that are [too large](crate::ResidentCollectives).
     pub fn all_reduce<T: Item>(
         &mut self,
         input: &[T],
@@ -119,7 +119,7 @@ impl<'a> BlockCollectives<'a> {
         self.run(&pattern, input, input.len(), Some(&combine))
     }
 
-    /// Rank `root` gets them; the others nothing.
+    /// Rank `root` gets the items of all ranks, combined; the others get nothing.
     ///
     /// # Errors
     /// As [`BlockCollectives::all_reduce`]; no such rank.
@@ -135,7 +135,8 @@ impl<'a> BlockCollectives<'a> {
         self.run(&pattern, input, len, Some(&combine))
     }
 
-    /// Each rank gets its part of them: parts are as equal as can be, larger ones first.
+    /// Each rank gets its part of the combined items of all ranks; parts are as equal as possible,
+    /// larger ones first.
     ///
     /// # Errors
     /// As [`BlockCollectives::all_reduce`].
@@ -149,7 +150,7 @@ impl<'a> BlockCollectives<'a> {
         self.run(&Pattern::ReduceScatter { parts }, input, len, Some(&combine))
     }
 
-    /// Everyone gets the items of rank `root`; those of the others count only by their number.
+    /// Everyone gets the items of rank `root`; of the others' items only the number matters.
     ///
     /// # Errors
     /// As [`BlockCollectives::reduce`].
@@ -175,10 +176,11 @@ impl<'a> BlockCollectives<'a> {
         self.run(&Pattern::AllGather { parts }, part, len, None)
     }
 
-    /// Each rank has as many items for each, in the order of the ranks, and gets as many.
+    /// `input` has equally many items for each rank, in the order of the ranks; each rank gets the
+    /// items that are for it, in the order of the ranks that they come from.
     ///
     /// # Errors
-    /// As [`BlockCollectives::all_reduce`]; not as many for each.
+    /// As [`BlockCollectives::all_reduce`]; a number of items that the ranks do not divide.
     pub fn all_to_all<T: Item>(&mut self, input: &[T]) -> Collected<T> {
         let (ranks, len) = (self.rank.ranks(), input.len());
         if !len.is_multiple_of(ranks) {
@@ -192,8 +194,8 @@ impl<'a> BlockCollectives<'a> {
         self.run(&Pattern::AllToAll { pieces }, input, len, None)
     }
 
-    /// What all blocks of this number did before is visible to all after. False if the block must
-    /// wait.
+    /// Everything that the blocks of this number did before the barrier is visible to all of them
+    /// after it. Returns false if the block must wait.
     ///
     /// # Errors
     /// As [`BlockCollectives::all_reduce`].

@@ -27,19 +27,22 @@ pub struct CommunicatorOptions {
     pub algorithm: Algorithm,
     /// Bytes of a packet at most, where packets are used; at least one item.
     pub packet_bytes: usize,
-    /// Between GPUs that are peers: blocks of each kernel at most, fewer where devices share a
-    /// GPU; of a long `reduce` or `broadcast`, and round a ring, up to twice as many, two a
-    /// multiprocessor. For each, 128 KiB are allocated on each GPU, which these go through.
+    /// Between GPUs that are peers: the most blocks of each kernel; fewer where devices share a
+    /// GPU. Long `reduce`s and `broadcast`s, and rings, use up to twice as many, two for each
+    /// multiprocessor. For each of these `blocks`, 128 KiB are allocated on each GPU, through which
+    /// such long vectors go.
     pub blocks: usize,
-    /// Between GPUs that are peers: up to this many bytes from one to all others together go
-    /// in lines, which are there sooner, at twice the bytes; of a `broadcast`, which could go along a
-    /// chain, half as many, and of a `reduce` vectors as long as a broadcast's. Of pieces that differ the
-    /// longest counts for all. Four to eight times as many are allocated on each GPU.
+    /// Between GPUs that are peers: if one rank sends at most this many bytes to all others
+    /// together, they go in lines, which arrive sooner but take twice the bytes. The limit is half
+    /// of that for a `broadcast`, which could go along a chain; a `reduce` uses lines for vectors
+    /// of the same lengths as a `broadcast`. If pieces differ in length, the longest one counts for
+    /// all. Four to eight times as many bytes are allocated on each GPU.
     pub line_bytes: usize,
-    /// Between GPUs that are peers: all-reduces and reduce-scatters of so many bytes or more, all
-    /// ranks' parts together, go round a ring, where links carry stores only, if they do not fit in
-    /// lines and all parts begin at multiples of 16 bytes. `None`: from 32 MiB on, which is where four
-    /// GPUs gain by it, but between two never, where one pass is about as fast or faster.
+    /// Between GPUs that are peers: all-reduces and reduce-scatters of at least this many bytes,
+    /// all ranks' parts together, go round a ring, in which links carry stores only. Exceptions are
+    /// those that fit in lines, and those with a part that does not begin at a multiple of 16
+    /// bytes. `None` stands for 32 MiB, from where on four GPUs gain by it; but two GPUs then never
+    /// use a ring, as a single pass is about as fast or faster.
     pub ring_bytes: Option<usize>,
     /// How long a GPU waits for a packet of another before the collective fails.
     pub patience: Duration,
@@ -83,12 +86,12 @@ impl Default for CommunicatorOptions {
 /// ```
 ///
 /// # Two ways
-/// On up to eight GPUs that reach each other's memory, [`Algorithm::Direct`] is one
-/// kernel on each, which use each other's memory. Everywhere else, with the other
-/// algorithms, and if the context asks for another [way](Context::transfer) than a push, packets
-/// go from device to device, as those of links do, and are combined there, in the order of
-/// streams and events. Memory for packets and for copies of inputs is kept until the communicator
-/// is dropped, so that only the first collective of a size waits for it.
+/// On up to eight GPUs that reach each other's memory, [`Algorithm::Direct`] is one kernel on each
+/// GPU, and these kernels use each other's memory. In all other cases (other devices, other
+/// algorithms, or a context that asks for another [way](Context::transfer) than a push), packets go
+/// from device to device as those of links do, and are combined there, in the order of streams and
+/// events. Memory for packets and for copies of inputs is kept until the communicator is dropped,
+/// so only the first collective of a size waits for it.
 pub struct Communicator {
     pub(super) context: Context,
     pub(super) streams: Vec<Stream>,
@@ -171,9 +174,9 @@ impl Communicator {
         })
     }
 
-    /// Begins a series of collectives. Waits until no other gang runs on the devices:
-    /// kernels that wait for each other must all have started. Others wait until the
-    /// series is over: see [`Collectives`].
+    /// Begins a series of collectives. Waits until no other gang runs on the devices, since kernels
+    /// that wait for each other must all have started. Other gangs wait until the series is over:
+    /// see [`Collectives`].
     ///
     /// # Errors
     /// What an earlier series failed with: a communicator does not recover.
@@ -196,8 +199,8 @@ impl Communicator {
         self.streams.len()
     }
 
-    /// What has gone from rank to rank in packets so far: pairs between which something has, in
-    /// their order. What kernels of peers write is not counted.
+    /// What has gone from rank to rank in packets so far, for each pair of ranks between which
+    /// something has, in order. What kernels of peers write is not counted.
     ///
     /// ```
     /// use millstream_flow::{Communicator, Context, Devices, Error};
@@ -222,9 +225,9 @@ impl Communicator {
         self.links.as_ref().map(RankLinks::statistics).unwrap_or_default()
     }
 
-    /// Whether all collectives that are over have come to their results: for who
-    /// [goes on by events](Collectives::record) of a series, which complete in any case. Asked by
-    /// each series, when it begins and when it is over.
+    /// Checks whether all collectives that are over have come to their results. Call it if you
+    /// [go on by events](Collectives::record) of a series, since these are completed in any case.
+    /// Every series checks this by itself when it begins and when it is over.
     ///
     /// # Errors
     /// What the communicator has failed with, for good: a rank that did not come within the patience, or a

@@ -6,8 +6,8 @@ use millstream_device::DeviceBuffer;
 
 use crate::Item;
 
-/// The buffers that a collective works on, in the order of the ranks: the results'
-/// and, if they are others, the inputs'.
+/// The buffers that a collective works on, in the order of the ranks: those of the results and,
+/// unless it works in place, those of the inputs.
 ///
 /// Made from `&mut outputs` (in place) or `(&inputs, &mut outputs)`.
 pub struct Operands<'a, T: Item> {

@@ -56,18 +56,20 @@ impl BlockSettings {
 /// (`block_collectives.cuh`) and for the twins of host devices
 /// ([`BlockCollectives`](crate::BlockCollectives)). Devices are ranks in the context's order.
 ///
-/// Every call is direct: each rank writes to each other one, in lines; there is no ring and no tree.
-/// So the kernels are a [`Gang`](crate::Gang) of GPUs that are all peers, or of host devices that
-/// are. Each takes the collectives at its rank ([`ResidentRank`](crate::ResidentRank)).
+/// Every call is direct: each rank writes to every other one, in lines; there is no ring and no
+/// tree. So the kernels form a [`Gang`](crate::Gang), either of GPUs that are all peers or of host
+/// devices that are all peers. Each kernel takes the collectives at its rank
+/// ([`ResidentRank`](crate::ResidentRank)).
 ///
-/// Whole items go in whole lines of 8 bytes, at most 32: an item has up to 256 bytes if they are a
-/// multiple of 8, 128 of 4, 64 of 2, and else 32, whatever room there is. A kernel with larger ones
-/// does not compile, and its twin fails.
+/// An item is sent in whole lines of 8 bytes, at most 32 of them. So it may have up to 256 bytes if
+/// its size is a multiple of 8, 128 if a multiple of 4, 64 if a multiple of 2, and else 32, however
+/// much room there is. A kernel with larger items does not compile, and its twin fails.
 ///
-/// A kernel that waits for longer than its patience ends, and the gang with
-/// [`Error::PeerIsLate`](crate::Error::PeerIsLate). After a gang that failed or was stopped, when
-/// kernels have not left, collectives of this memory end kernels at once, and the gang with
-/// [`Error::CollectivesNotLeft`](crate::Error::CollectivesNotLeft): make it anew.
+/// A kernel that waits for longer than its patience ends, and its gang fails with
+/// [`Error::PeerIsLate`](crate::Error::PeerIsLate). If a gang failed or was stopped before its
+/// kernels had left, this memory cannot be used again: kernels that call its collectives end at
+/// once, and their gang fails with [`Error::CollectivesNotLeft`](crate::Error::CollectivesNotLeft).
+/// Make new `ResidentCollectives` then.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -133,14 +135,15 @@ pub struct ResidentCollectives {
 }
 
 impl ResidentCollectives {
-    /// For kernels of up to `blocks` blocks that call, and up to `bytes` from one rank to
-    /// another at a time: longer vectors go in several. A kernel that has waited for
-    /// another for `patience` ends; on simulated devices, whose deadlocks are found, it waits for
-    /// ever.
+    /// Collectives for kernels of which up to `blocks` blocks call them, with room for `bytes` from
+    /// one rank to another at a time; longer vectors are sent in several rounds. A kernel that has
+    /// waited for another for `patience` ends. On simulated devices, where deadlocks are found, it
+    /// waits without a limit.
     ///
     /// # Errors
-    /// [`Error::NotAGang`] of devices that [cannot](ResidentCollectives::are_possible). No memory: four times `bytes` for each block and
-    /// rank; no thread for those who wait.
+    /// [`Error::NotAGang`] if the devices [cannot have them](ResidentCollectives::are_possible); no
+    /// memory, of which they take four times `bytes` for each block and rank; a thread that cannot
+    /// be started.
     pub fn new(
         context: &Context,
         blocks: usize,
@@ -172,9 +175,10 @@ impl ResidentCollectives {
         })
     }
 
-    /// Whether the devices of a context can have them: those of a gang of kernels that wait inside a
-    /// launch ([`Gang::is_possible`]), or up to [`Gang::MOST`] host devices that are all peers in the
-    /// context's topology, whose twins wait in steps. Not GPUs and host devices together.
+    /// Whether the devices of a context can have resident collectives. These are devices of a gang
+    /// of kernels that wait inside a launch ([`Gang::is_possible`]), or up to [`Gang::MOST`] host
+    /// devices that are all peers in the context's topology, whose twins wait in steps. GPUs and
+    /// host devices together cannot.
     pub fn are_possible(context: &Context) -> bool {
         let are_twins = !context.any_gpu()
             && context.devices().len() <= Gang::MOST

@@ -104,12 +104,13 @@ impl<'a> ResidentRankView<'a> {
         self.settings.ranks()
     }
 
-    /// The collectives of a block, where it is in them.
+    /// The collectives of `block`, at the place where the block is in its calls.
     ///
     /// # Errors
-    /// A block that somebody has in this step already. [Early returns](KernelFault::early_return), for
-    /// which the gang fails: a block that there is no memory for; one whose kernel before ended
-    /// without [leaving](BlockCollectives::leave).
+    /// A block whose collectives were already taken in this step.
+    /// [Early returns](KernelFault::early_return), for which the gang fails: a block for which
+    /// there is no memory; a block that did not [leave](BlockCollectives::leave) in an earlier
+    /// kernel.
     pub fn block(&self, block: usize) -> Result<BlockCollectives<'_>, KernelFault> {
         let standing = self.held.standings.get(block).zip(self.own(block));
         let (standing, own) = standing.ok_or_else(|| self.give_up(NO_MEMORY))?;

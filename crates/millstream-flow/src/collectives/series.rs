@@ -104,10 +104,11 @@ impl<'a> Collectives<'a> {
         }
     }
 
-    /// An event of each rank, complete when what is submitted so far is over there. A collective that has
-    /// given up because a rank did not come in time is over, too, and its results are of no use: whoever
-    /// goes on by events finds out by [`Communicator::check`](crate::Communicator::check), or here in
-    /// [`completed`](Collectives::completed).
+    /// An event of each rank that is complete when everything submitted so far is over there. This
+    /// includes a collective that has given up because a rank did not come in time, whose results
+    /// are of no use. So before you use results that only events announced, call
+    /// [`Communicator::check`](crate::Communicator::check) or
+    /// [`completed`](Collectives::completed), which report that.
     ///
     /// # Errors
     /// The first cause, on a failed stream.
@@ -135,8 +136,8 @@ impl<'a> Collectives<'a> {
         self.submit(Pattern::Broadcast { root, items: 0..len }, operands, None)
     }
 
-    /// Rank `root` gets the items of all ranks, combined. Inputs, and the root's
-    /// output, are of one length; buffers of other ranks keep what they have.
+    /// Rank `root` gets the items of all ranks, combined. The inputs and the root's output have the
+    /// same length; the output buffers of other ranks keep what they have.
     ///
     /// # Errors
     /// See [`Collectives`]; a root that is no rank.
@@ -211,10 +212,10 @@ impl<'a> Collectives<'a> {
         self.submit(Pattern::AllGather { parts }, operands, None)
     }
 
-    /// Each rank gives each rank the part of its input that belongs to that, and gets
-    /// the parts that belong to it, in the order of the ranks. Inputs are of any
-    /// lengths, outputs of the sum of their parts. In place, all buffers are of one
-    /// length, a multiple of the number of ranks.
+    /// Each rank gives every rank the part of its input that belongs to that rank, and gets the
+    /// parts that belong to itself, in the order of the ranks they come from. Inputs may have any
+    /// lengths; an output is as long as the parts it gets together. In place, all buffers have the
+    /// same length, a multiple of the number of ranks.
     ///
     /// # Errors
     /// See [`Collectives`].

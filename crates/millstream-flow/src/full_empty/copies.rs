@@ -32,8 +32,9 @@ pub enum Action {
     None,
     /// Marks it full.
     MarkFull,
-    /// Marks it empty. Of a segment of the host that kernels [wait for](crate::PacketShape::read_by),
-    /// on a stream of a device that reaches theirs; what waited for the packet has found it full.
+    /// Marks it empty. If the segment is on the host and kernels
+    /// [wait for it](crate::PacketShape::read_by), the stream's device must reach the memory of
+    /// theirs. Those that were waiting for the packet have found it full by then.
     MarkEmpty,
 }
 
@@ -195,26 +196,28 @@ impl<T: Item> Then<T> for Waiting<T> {
 }
 
 impl<T: Item> FullEmptySegment<T> {
-    /// Copies a packet to another one, as a rule of another segment, once both sides' triggers are
-    /// met, and then does both sides' actions. Proactive return is a copy to a segment
-    /// of the host with [`Trigger::Full`] at the source; back-pressure one with
-    /// [`Trigger::Empty`] at the destination. Returns at once.
+    /// Copies a packet to another one, usually of another segment, once the triggers of both sides
+    /// are met, and then does the actions of both sides. For a proactive return, copy to a segment
+    /// of the host with [`Trigger::Full`] at the source; for back-pressure, use [`Trigger::Empty`]
+    /// at the destination. Returns at once.
     ///
-    /// With a trigger, the copy is submitted to `stream` when that is met and no other copy that
-    /// changes the packet is under way: it does not hold up what is submitted there meanwhile. So
-    /// any number of copies may wait for one packet, and each has it by itself; in which order is
-    /// not defined.
+    /// A copy with a trigger is submitted to `stream` only when the trigger is met and no other
+    /// copy that changes the packet is under way. It does not hold up what is submitted there
+    /// meanwhile. So any number of copies may wait for one packet, and each has the packet to
+    /// itself; their order is not defined.
     ///
     /// # Errors
-    /// Packets that do not exist, are the same or differ in length; a trigger of packets that the host
-    /// [does not see](super::PacketShape::unseen_by_host); without triggers, a packet that host code or a
-    /// twin is at ([`Error::InFlight`](crate::Error::InFlight)); words that the stream's device does
-    /// not reach; what a copy may fail with. The event fails where waiting for a trigger would, and
-    /// the groups end with what a copy that was waiting is refused for.
+    /// Packets that do not exist, are the same or differ in length; a trigger of packets that the
+    /// host [does not see](super::PacketShape::unseen_by_host); without triggers, a packet that
+    /// host code or a twin is using ([`Error::InFlight`](crate::Error::InFlight)); words that the
+    /// stream's device does not reach; whatever a copy may fail with. The event fails where waiting
+    /// for a trigger would fail; if a copy that waited for its trigger is refused, the event and
+    /// the groups fail for the same reason.
     ///
     /// # Device ordering
-    /// The event is complete when copy and actions are over. It is one that the host completes: what of
-    /// a stream's waiting for it [says](millstream_device::Stream::wait) holds.
+    /// The event is complete when the copy and its actions are over. The host completes it, so what
+    /// [`Stream::wait`](millstream_device::Stream::wait) says of such events holds for streams that
+    /// wait for it.
     pub fn copy(
         &self,
         stream: &Stream,

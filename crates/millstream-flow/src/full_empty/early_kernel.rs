@@ -5,9 +5,10 @@ use millstream_device::Event;
 use super::group::FullEmpty;
 use crate::Result;
 
-/// A kernel that was [launched early](FullEmpty::launch_early). Where the group ends all waiting, it
-/// ends before its work is done: a twin fails, but the kernel of a GPU just ends, and its stream
-/// goes on. So whoever uses its results asks it, not its event.
+/// A kernel that was [launched early](FullEmpty::launch_early). If the group ends all waiting, the
+/// kernel ends before its work is done. A twin then fails, but a GPU's kernel just ends and its
+/// stream goes on. So before you use the kernel's results, ask this
+/// ([`completed`](EarlyKernel::completed)), not its event.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,8 +51,8 @@ impl EarlyKernel {
     /// Waits until the kernel has ended.
     ///
     /// # Errors
-    /// Why the group has ended ([`FullEmpty::check`]), if it has, also after the kernel; else
-    /// the first cause, if the kernel or an operation before it failed.
+    /// The reason why the group has ended ([`FullEmpty::check`]), if it has, even if it ended after
+    /// the kernel; otherwise the first cause, if the kernel or an operation before it failed.
     ///
     /// # Cancel safety
     /// Cancel safe.

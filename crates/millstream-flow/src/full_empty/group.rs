@@ -24,10 +24,10 @@ const RELEASED: u64 = 1;
 const FAILED: u64 = 2;
 const TIMED_OUT: u64 = 1 << 63;
 
-/// Segments whose packets are full or empty, and what ends all waiting for them at
-/// once (Lustig and Martonosi, HPCA 2013): a packet that is not filled within the
-/// group's patience, [`release_all`](FullEmpty::release_all), or a failure of a stream that
-/// packets are filled on or kernels were launched early on. Cheap to clone.
+/// Segments whose packets are full or empty (Lustig and Martonosi, HPCA 2013). All waiting for
+/// their packets ends at once if a packet is not filled within the group's patience, if
+/// [`release_all`](FullEmpty::release_all) is called, or if a stream fails on which packets are
+/// filled or kernels were launched early. Cheap to clone.
 ///
 /// A kernel [launched early](FullEmpty::launch_early) waits for packets of its inputs,
 /// block by block, while they are copied; packets of its outputs are seen by the host
@@ -111,12 +111,12 @@ impl FullEmpty {
         Ok(FullEmpty { core: Arc::new(core) })
     }
 
-    /// A segment in the memory of `device`: where its readers are, or, for results
-    /// that kernels write straight to the host, [`Context::host`]. All packets are
-    /// empty, in the first epoch.
+    /// A segment in the memory of `device`: the device whose kernels read it, or [`Context::host`]
+    /// for results that kernels write straight to the host. All packets are empty, in the first
+    /// epoch.
     ///
     /// # Errors
-    /// No memory; a device of another context, also of the shape's; 2^31 packets or more.
+    /// No memory; a device, here or in `shape`, of another context; 2^31 packets or more.
     pub fn segment<T: Item>(
         &self,
         device: &Device,
@@ -136,18 +136,17 @@ impl FullEmpty {
         FullEmptySegment::new(self, device, shape, number)
     }
 
-    /// Launches a kernel that waits for packets, before they are full. `blocks` is the
-    /// size of the launch: see [`Kernel::of_steps`].
+    /// Launches a kernel that waits for packets, before they are full. `blocks` is the size of the
+    /// launch: see [`Kernel::of_steps`].
     ///
-    /// While such a kernel runs on a GPU, loading modules, freeing memory and making
-    /// contexts may wait for it: load the other kernels first
-    /// ([`Kernel::prepare`]), and copy on streams of kind
-    /// [`Copy`](millstream_device::StreamKind::Copy) from pinned memory. Gangs and runs
-    /// of the fused worklist on the same GPUs wait until it has ended, whatever their context, and so do
-    /// other groups' kernels; other kernels of this group may run beside it. `stream` is of kind
-    /// [`Gang`](millstream_device::StreamKind::Gang), which shares a hardware queue with
-    /// no copies; those of several kernels, of which one may wait for another's packets, are made
-    /// [together](Stream::of_gang).
+    /// While such a kernel runs on a GPU, loading modules, freeing memory and making contexts may
+    /// wait for it. So load all other kernels first ([`Kernel::prepare`]), and copy from pinned
+    /// memory, on streams of kind [`Copy`](millstream_device::StreamKind::Copy). Gangs, runs of the
+    /// fused worklist, and early kernels of other groups wait until it has ended if they use the
+    /// same GPUs, whatever their context; other kernels of this group may run beside it. `stream`
+    /// must be of kind [`Gang`](millstream_device::StreamKind::Gang), which shares a hardware queue
+    /// with no copies. If one of several kernels may wait for packets of another, make their
+    /// streams [together](Stream::of_gang).
     ///
     /// # Errors
     /// A stream of another kind; what a launch may fail with; a group that has ended.

@@ -169,8 +169,8 @@ impl<T: Item> PacketsView<'_, T> {
     /// Whether a packet is full.
     ///
     /// # Errors
-    /// A packet that is not, and that was waited for too long; one that does not exist; a group that
-    /// has ended.
+    /// A packet that did not become full in time; a packet that does not exist; a group that has
+    /// ended.
     pub fn is_full(&self, packet: usize) -> Result<bool, KernelFault> {
         let is_full = self.words_of(packet)?.is_full();
         self.met_or_missed(packet, true, is_full)
@@ -223,11 +223,12 @@ impl<T: Item> PacketsView<'_, T> {
         self.read(packet, <[T]>::to_vec)
     }
 
-    /// Reads a packet; `None` if the block must wait for it. `read` does not use the segment: it would
-    /// wait for itself.
+    /// Reads a packet; `None` if the block must wait for it. `read` must not use the segment, since
+    /// it would wait for itself.
     ///
     /// # Errors
-    /// As [`PacketsView::is_full`]; a fault of a GPU: others may still copy into the packet.
+    /// As [`PacketsView::is_full`]; a fault of a GPU, since other GPUs may still copy into the
+    /// packet.
     pub fn read<R>(
         &self,
         packet: usize,
@@ -246,8 +247,8 @@ impl<T: Item> PacketsView<'_, T> {
         self.items.try_read(self.range(packet), read)
     }
 
-    /// Writes items of a packet, which is not full by that; `None` if the block must
-    /// wait, because others are at it. `write` does not use the segment: it would wait for itself.
+    /// Writes the items of a packet, without marking it full; `None` if the block must wait because
+    /// others are using them. `write` must not use the segment, since it would wait for itself.
     ///
     /// # Errors
     /// A packet that does not exist; a fault of a GPU: others may still copy into the packet.
@@ -262,10 +263,10 @@ impl<T: Item> PacketsView<'_, T> {
         Ok(written.transpose()?.flatten())
     }
 
-    /// Copies the items of a packet here from another segment of the same length, whose
-    /// packets may be others, and makes it full here, unless it is; false if the block
-    /// must wait for them. Kernels do that with items of the host's memory that they read
-    /// more than once.
+    /// Copies the items of a packet from another segment of the same length, which may be cut into
+    /// other packets, and marks the packet full here, unless it is full already. Returns false if
+    /// the block must wait for the items. Kernels do this with items of the host's memory that they
+    /// read more than once.
     ///
     /// # Errors
     /// As [`PacketsView::read`].
@@ -297,11 +298,11 @@ impl<T: Item> PacketsView<'_, T> {
         Ok(copied)
     }
 
-    /// A writer's items are there: whether it is the last of the packet's writers, who
-    /// must [mark it full](PacketsView::mark_full).
+    /// Says that one writer's items are there. Returns true for the last of the packet's writers,
+    /// which must then [mark it full](PacketsView::mark_full).
     ///
     /// # Errors
-    /// A packet that does not exist, here and below.
+    /// A packet that does not exist.
     pub fn arrive(&self, packet: usize) -> Result<bool, KernelFault> {
         self.words_of(packet).map(|words| words.arrive())
     }
@@ -317,7 +318,7 @@ impl<T: Item> PacketsView<'_, T> {
         Ok(())
     }
 
-    /// [Arrives](PacketsView::arrive), and marks the packet full if nobody else has to.
+    /// [Arrives](PacketsView::arrive), and marks the packet full if this is its last writer.
     ///
     /// # Errors
     /// As [`PacketsView::arrive`].

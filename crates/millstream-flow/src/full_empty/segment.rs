@@ -206,7 +206,7 @@ impl<T: Item> FullEmptySegment<T> {
         &self.core.shape
     }
 
-    /// The group that it ends with.
+    /// The group that the segment belongs to, and ends with.
     pub fn group(&self) -> &FullEmpty {
         &self.core.group
     }
@@ -220,9 +220,9 @@ impl<T: Item> FullEmptySegment<T> {
     /// so.
     ///
     /// # Errors
-    /// A kernel or a copy of this epoch that the host has not waited for, that is bound and not
-    /// submitted, or whose trigger has not come; an [event](Self::full_event) of packets that have not
-    /// come; a group that has ended.
+    /// A kernel or a copy of this epoch that the host has not waited for, that is bound but not
+    /// submitted, or whose trigger is not met yet; an [event](Self::full_event) of packets that are
+    /// not full yet; a group that has ended.
     pub fn next_epoch(&mut self) -> Result<()> {
         self.core.group.check()?;
         // Acquire: pairs with the release of a copy that has been submitted, which is in
@@ -295,8 +295,8 @@ impl<T: Item> FullEmptySegment<T> {
     ///
     /// # Errors
     /// A packet that does not exist. The event fails where
-    /// [`wait_full`](FullEmptySegment::wait_full) would, and the group ends then, whoever still has
-    /// the event.
+    /// [`wait_full`](FullEmptySegment::wait_full) would fail, and the group then ends, no matter
+    /// who still has the event.
     pub fn full_event(&self, packets: Range<usize>) -> Result<Event> {
         self.event(packets, Condition::Full, None, None)
     }
@@ -353,15 +353,17 @@ impl<T: Item> FullEmptySegment<T> {
         }
     }
 
-    /// Fills a packet from host code: `write` writes its items, and then it is full.
-    /// Only in the host's memory, which kernels then read from there, and not while another thread gives
-    /// a kernel the segment. `write` must be short, and not use the segment.
+    /// Fills a packet from host code: `write` writes its items, and then the packet is full. This
+    /// works only for segments in the host's memory, which kernels then read there, and not while
+    /// another thread gives the segment to a kernel. `write` must be short and must not use the
+    /// segment.
     ///
     /// # Errors
     /// A packet that does not exist, that is full while a kernel has the segment
-    /// ([`Error::PacketFull`]), or that a copy or a twin is at ([`Error::InFlight`]); a segment elsewhere,
-    /// or which the calling closure is at ([`Nested`](millstream_device::Error::Nested)).
-    /// After a fault of a GPU, that ([`Error::Device`]): others may still copy into what they reach.
+    /// ([`Error::PacketFull`]), or that a copy or a twin is using ([`Error::InFlight`]); a segment
+    /// that lies elsewhere, or that the calling closure is already using
+    /// ([`Nested`](millstream_device::Error::Nested)); after a fault of a GPU, that fault
+    /// ([`Error::Device`]), since other GPUs may still copy into whatever memory they reach.
     pub fn fill<R>(&self, packet: usize, write: impl FnOnce(&mut [T]) -> R) -> Result<R> {
         self.core.check_packet(packet)?;
         let _claim = self.use_on_host(packet, Use::Write, "filled")?;
@@ -375,13 +377,13 @@ impl<T: Item> FullEmptySegment<T> {
         Ok(result)
     }
 
-    /// Lets host code read a packet that is full. Only in the host's memory. `read` must be short, and
-    /// not use the segment.
+    /// Lets host code read a packet that is full. This works only for segments in the host's
+    /// memory. `read` must be short and must not use the segment.
     ///
     /// # Errors
-    /// A packet that is not full, or does not exist, or that a copy or a twin writes
-    /// ([`Error::InFlight`]); a segment elsewhere, or which the calling closure is at; a fault of a GPU,
-    /// as in [`fill`](FullEmptySegment::fill).
+    /// A packet that is not full, does not exist, or is being written by a copy or a twin
+    /// ([`Error::InFlight`]); a segment that lies elsewhere, or that the calling closure is already
+    /// using; a fault of a GPU, as in [`fill`](FullEmptySegment::fill).
     pub fn read<R>(&self, packet: usize, read: impl FnOnce(&[T]) -> R) -> Result<R> {
         self.check_full(packet)?;
         let _claim = self.use_on_host(packet, Use::Read, "read")?;
@@ -411,9 +413,9 @@ impl<T: Item> FullEmptySegment<T> {
     /// over. Returns at once.
     ///
     /// # Errors
-    /// A packet that does not exist, or of another length, or that host code or a twin is at
-    /// ([`Error::InFlight`]); words of the segment that the stream's device does not reach; what a
-    /// copy may fail with.
+    /// A packet that does not exist, has another length, or is being used by host code or a twin
+    /// ([`Error::InFlight`]); words of the segment that the stream's device does not reach;
+    /// whatever a copy may fail with.
     pub fn fill_from<'a>(
         &self,
         stream: &Stream,
@@ -438,14 +440,15 @@ impl<T: Item> FullEmptySegment<T> {
         Ok(told?)
     }
 
-    /// Makes a packet empty, when everything submitted to `stream` so far is done, for host code
-    /// that has read it and wants it filled again in this epoch: as
-    /// [`Action::MarkEmpty`](super::Action::MarkEmpty) does after a copy. Who waits for a full
-    /// packet has found it, or waits for the next fill. Returns at once.
+    /// Makes a packet empty once everything submitted to `stream` so far is done: for host code
+    /// that has read the packet and wants it filled again in this epoch.
+    /// [`Action::MarkEmpty`](super::Action::MarkEmpty) does the same after a copy. Those who waited
+    /// for the full packet have either found it, or wait for the next fill. Returns at once.
     ///
     /// # Errors
-    /// A packet that does not exist, or that host code or a twin is at ([`Error::InFlight`]); memory of
-    /// the segment, or of who [reads](PacketShape::read_by) it, that the stream's device does not reach.
+    /// A packet that does not exist, or that host code or a twin is using ([`Error::InFlight`]);
+    /// memory of the segment, or of the device that [reads](PacketShape::read_by) it, that the
+    /// stream's device does not reach.
     pub fn mark_empty(&self, stream: &Stream, packet: usize) -> Result<()> {
         self.core.check_packet(packet)?;
         let words = self.core.empty_words(packet);

@@ -24,8 +24,8 @@ pub struct PacketShape {
 }
 
 impl PacketShape {
-    /// `len` items in packets of `packet_items` (at least one), of which the last may be shorter. Without
-    /// items there is one packet, of none.
+    /// `len` items in packets of `packet_items` (at least one); the last packet may be shorter. If
+    /// `len` is 0, there is one packet without items.
     pub fn new(len: usize, packet_items: usize) -> PacketShape {
         let packet_items = packet_items.max(1);
         PacketShape {
@@ -47,16 +47,16 @@ impl PacketShape {
         self
     }
 
-    /// Kernels of `device` wait for packets of a segment of the host: they look at words
-    /// of their own device, of which one block looks at the host's.
+    /// For a segment of the host: kernels of `device` wait for its packets. They look at words on
+    /// their own device, which one block copies from the host's words.
     #[must_use]
     pub fn read_by(mut self, device: &Device) -> PacketShape {
         self.read_by = Some(device.clone());
         self
     }
 
-    /// Host code neither looks at packets of a segment of a device, nor do copies with
-    /// triggers: that saves a write for each packet that is filled.
+    /// For a segment of a device: neither host code nor copies with triggers look at its packets.
+    /// This saves a write for each packet that is filled.
     #[must_use]
     pub fn unseen_by_host(mut self) -> PacketShape {
         self.is_seen_by_host = false;

@@ -116,7 +116,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
     /// The same link at another of its channels, counted from 0.
     ///
     /// # Errors
-    /// It has not so many.
+    /// The link does not have that channel.
     pub fn channel(&self, channel: usize) -> Result<DeviceLinkView<'a, T>, KernelFault> {
         let channels = self.settings.channels();
         match u32::try_from(channel).ok().filter(|channel| *channel < channels) {
@@ -125,10 +125,10 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
         }
     }
 
-    /// The same link with its gang's [words](crate::Gang::words), as a kernel's ends with theirs: a twin
-    /// that misses something waits no longer when the gang is stopped, and the gang fails with
-    /// [`Error::PeerIsLate`](crate::Error::PeerIsLate) for one that has waited for too long. Calls
-    /// then end in an [early return](KernelFault::early_return).
+    /// The same link with its gang's [words](crate::Gang::words), as a kernel may give them to its
+    /// ends. A twin then stops waiting when the gang is stopped, and the gang fails with
+    /// [`Error::PeerIsLate`](crate::Error::PeerIsLate) if a twin has waited for too long. In both
+    /// cases the call ends in an [early return](KernelFault::early_return).
     #[must_use]
     pub fn of_gang(&self, words: &'a [AtomicU32]) -> DeviceLinkView<'a, T> {
         DeviceLinkView { host: Some(words), ..*self }
@@ -150,12 +150,12 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
         self.taken().map_or(0, |taken| taken.load(Ordering::Relaxed))
     }
 
-    /// Claims a slot, lets `fill` write its items where they are, and publishes the first of
-    /// them, as many as it says. False, and nothing is sent, if there is no free slot, or
-    /// somebody is at one.
+    /// Claims a slot, lets `fill` write items into it, and publishes as many of them, from the
+    /// first one on, as `fill` returns. Returns false, and sends nothing, if no slot is free or
+    /// another block is using one.
     ///
     /// # Errors
-    /// More items than a packet has, after which nothing more is sent; no slot came free in
+    /// More items than a packet has, after which nothing more can be sent; no slot came free in
     /// time; a fault of a GPU.
     pub fn try_claim(&self, fill: impl FnOnce(&mut [T]) -> usize) -> Result<bool, KernelFault> {
         // The turn first: a claimed slot holds up all later ones.
@@ -172,8 +172,8 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
         Ok(self.met_or_missed(Missed::Slot, sent.flatten())?.transpose()?.is_some())
     }
 
-    /// Takes the next packet, if it is there and nobody is at one, lets `read` see its items
-    /// where they are, and gives it back.
+    /// Takes the next packet, lets `read` see its items in place, and gives the packet back.
+    /// Returns `None` if no packet is there or another block is using one.
     ///
     /// # Errors
     /// No packet came in time; a fault of a GPU.
@@ -191,8 +191,8 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
         self.met_or_missed(Missed::Packet, read.flatten())
     }
 
-    /// Sends a packet of these items; false, and nothing is sent, if there is no free
-    /// slot, or somebody is at one.
+    /// Sends a packet of these items. Returns false, and sends nothing, if no slot is free or
+    /// another block is using one.
     ///
     /// # Errors
     /// More items than a packet has; no slot came free in time.
@@ -204,7 +204,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
         })
     }
 
-    /// Takes the next packet, if it is there and nobody is at one.
+    /// Takes the next packet; `None` if no packet is there or another block is using one.
     ///
     /// # Errors
     /// No packet came in time.

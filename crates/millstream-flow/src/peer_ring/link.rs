@@ -9,25 +9,26 @@ use super::traffic::{TRAFFIC_WORDS, Traffic};
 use crate::patience::Patience;
 use crate::{Context, Error, Item, LinkStatistics, Result};
 
-/// A link from a kernel of one device to a kernel of another, both of which run at the
-/// same time. Both are GPUs, or neither is. Packets go through a peer ring in the receiver's memory, or in the host's
-/// between devices that do not reach each other's, and the host takes no part.
+/// A link from a kernel of one device to a kernel of another one that runs at the same time. Both
+/// devices are GPUs, or neither is. Packets go through a peer ring in the receiver's memory (or in
+/// the host's, between devices that do not reach each other's memory), and the host takes no part.
 ///
-/// Both kernels take the link as an argument ([`DeviceLinkEnd`](crate::DeviceLinkEnd)).
-/// On GPUs they use `device_link.cuh`: a block claims a slot in the receiver's memory, fills
-/// it and publishes it; a block of the other takes the packet, reads it where it is and gives
-/// it back. Any blocks send on a channel, one block receives from it; a link has as many
-/// channels as its [room](LinkRoom) says. Its ends wait for each other, so they must be a
-/// [`Gang`](crate::Gang), or otherwise sure to run side by side. Twins
+/// Both kernels take the link as an argument ([`DeviceLinkEnd`](crate::DeviceLinkEnd)). On GPUs
+/// they use `device_link.cuh`: a block of the sender claims a slot in the receiver's memory, fills
+/// it and publishes it; a block of the receiver takes the packet, reads it in place and gives it
+/// back. Any number of blocks may send on a channel, and one block receives from it; a link has as
+/// many channels as its [room](LinkRoom) says. The two ends wait for each other, so they must be a
+/// [`Gang`](crate::Gang), or be certain to run side by side in some other way. Twins
 /// ([of steps](millstream_device::Kernel::of_steps)) never wait.
 ///
-/// What GPUs `send` of at most 8 bytes takes the shortest way, and says nothing of what else its
-/// block has stored; larger packets, empty ones, and what a block publishes after a claim come
-/// after all of that.
+/// On GPUs, a packet of at most 8 bytes that is sent with `send` takes the shortest way, and is not
+/// ordered with the other stores of its block. Larger packets, empty ones, and those that a block
+/// publishes after a claim come after all earlier stores of the block.
 ///
-/// A kernel that waits for longer than its patience ends, and the gang fails if its ends have the
-/// gang's words (`DeviceSender(link, host)`, [`DeviceLinkView::of_gang`](crate::DeviceLinkView::of_gang)).
-/// Without them a twin fails its device, and of a GPU's kernel [`DeviceLink::check`] tells.
+/// A kernel that waits for longer than its patience ends. If its ends have the gang's words
+/// (`DeviceSender(link, host)`, [`DeviceLinkView::of_gang`](crate::DeviceLinkView::of_gang)), the
+/// gang then fails. Without these words, a twin fails its device, and [`DeviceLink::check`] reports
+/// what happened to a GPU's kernel.
 ///
 /// Packets of a channel arrive in the order of their claims, each once; what is on its way
 /// when the kernels end is there for the next ones.
@@ -173,15 +174,16 @@ impl<T: Item> DeviceLink<T> {
         })
     }
 
-    /// Where its packets lie: in the receiver's memory ([`TransferWay::Push`]), or in the host's
-    /// ([`TransferWay::Host`]) between devices that do not reach each other's, or if the context
-    /// [asks for that way](crate::ContextBuilder::transfer).
+    /// Where the link's packets lie: in the receiver's memory ([`TransferWay::Push`]), or in the
+    /// host's ([`TransferWay::Host`]) if the devices do not reach each other's memory or the
+    /// context [asks for that way](crate::ContextBuilder::transfer).
     pub fn way(&self) -> TransferWay {
         self.way
     }
 
-    /// To be asked when its kernels are over: a kernel that has lost its patience just ends. Those
-    /// of a [`Gang`](crate::Gang) that give their ends its words fail the gang, too.
+    /// Reports a timeout; call it when the link's kernels are over, since a kernel that runs out of
+    /// patience just ends. Kernels of a [`Gang`](crate::Gang) whose ends have the gang's words fail
+    /// the gang, too.
     ///
     /// # Errors
     /// [`Error::LinkTimeout`] if an end has waited for too long, at any time.

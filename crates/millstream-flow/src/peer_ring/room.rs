@@ -27,16 +27,16 @@ pub struct LinkRoom {
 }
 
 impl LinkRoom {
-    /// One channel of so many packets of so many items at most, each at least one; the
-    /// packets are rounded up to a power of two.
+    /// One channel of `packets` packets of up to `packet_items` items. Both numbers are at least
+    /// one; the number of packets is rounded up to a power of two.
     pub fn new(packets: usize, packet_items: usize) -> LinkRoom {
         // So many that there is no memory, if there is no such power.
         let packets = packets.max(1).checked_next_power_of_two().unwrap_or(usize::MAX);
         LinkRoom { packets, packet_items: packet_items.max(1), channels: 1 }
     }
 
-    /// So many channels, at least one, each of this room: a block receives from each, and
-    /// packets of different channels arrive in no order.
+    /// `channels` channels, at least one, each with this room. One block receives from each;
+    /// packets of different channels arrive in no particular order.
     #[must_use]
     pub fn channels(self, channels: usize) -> LinkRoom {
         LinkRoom { channels: channels.max(1), ..self }

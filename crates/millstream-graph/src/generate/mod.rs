@@ -32,10 +32,10 @@ use crate::{CsrGraph, GraphError, Weights};
 /// What every generator takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerateOptions {
-    /// Another seed, another graph.
+    /// Another seed gives another graph.
     pub seed: u64,
-    /// Weights from 1 to this, the same for both arcs of an edge; without it,
-    /// none.
+    /// Weights from 1 to this number, the same for both arcs of an edge; `None` for a graph without
+    /// weights.
     pub max_weight: Option<u32>,
 }
 
@@ -61,13 +61,13 @@ pub enum GenerateError {
         /// Edges to draw.
         edges: u128,
     },
-    /// More than the whole of the lattice's edges.
+    /// More edges to keep than the lattice has.
     #[error("cannot keep {permille} of 1000 edges")]
     Keep {
         /// Edges to keep of 1000.
         permille: u32,
     },
-    /// No weight is between 1 and 0.
+    /// A largest weight of 0, since weights begin at 1.
     #[error("the largest weight must be at least 1")]
     NoWeight,
     /// Too large a graph.

@@ -12,11 +12,10 @@ use crate::{CsrGraph, Degrees};
 /// elements seldom more than 30.
 const HUB: u64 = 32;
 
-/// [METIS](super::metis()) for mesh-like graphs, if it is compiled in and can take
-/// the graph, and [`edge_balanced_blocks`] for all others. On a power-law graph
-/// METIS takes many times as long to cut a few percent fewer arcs; on a mesh it
-/// cuts several times fewer than blocks. It takes 16 s for 24 M vertices, and searches on GPUs that
-/// are peers gain little by it.
+/// [METIS](super::metis()) for mesh-like graphs, if it is compiled in and can take the graph, and
+/// [`edge_balanced_blocks`] for all others. On a power-law graph METIS takes many times as long to
+/// cut a few percent fewer arcs than blocks; on a mesh it cuts several times fewer. For 24 M
+/// vertices METIS takes 16 s, and searches on GPUs that are peers gain little by it.
 pub fn automatic(graph: &CsrGraph, parts: usize) -> Partition {
     #[cfg(feature = "metis")]
     if parts > 1
@@ -28,7 +27,7 @@ pub fn automatic(graph: &CsrGraph, parts: usize) -> Partition {
     edge_balanced_blocks(graph, parts)
 }
 
-/// Whether a vertex is a hub: has more than 32 arcs that leave it, or that enter it.
+/// Whether any vertex is a hub: one that more than 32 arcs leave, or that more than 32 enter.
 ///
 /// ```
 /// use millstream_graph::{RowIndex, partition};

@@ -21,10 +21,10 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// afterwards: METIS cannot make a graph of many of these any smaller. With at least as
 /// many parts as vertices, each vertex is a part.
 ///
-/// While it runs, METIS handles SIGTERM and SIGABRT of the process itself: one that comes to another
-/// thread may end the process as a fault does. Programs that are to survive that block SIGTERM in all
-/// threads, and wait for it in one. Of some graphs in many parts METIS prints remarks to C's standard
-/// output.
+/// While it runs, METIS handles SIGTERM and SIGABRT of the process itself. If such a signal comes
+/// to another thread, it may end the process as a fault does. Programs that are to survive this
+/// block SIGTERM in all threads, and wait for it in one. For some graphs and many parts, METIS
+/// prints remarks to C's standard output.
 ///
 /// # Errors
 /// More vertices and arcs than METIS's 31 bits can count, no memory.

@@ -125,8 +125,8 @@ impl Partition {
         Partition { boundaries, order: None }
     }
 
-    /// Parts of whatever vertices `part_of` says, in ascending order of their
-    /// original ids; 0 parts are taken for 1.
+    /// Parts of vertices as `part_of` says, each in ascending order of original ids. If `parts` is
+    /// 0, there is one part.
     ///
     /// # Errors
     /// A part that is not below `parts`; more parts or vertices than 32-bit numbers tell apart.
@@ -213,12 +213,12 @@ impl Partition {
         Partition { boundaries: self.boundaries.clone(), order }
     }
 
-    /// The same parts, the vertices of each sorted by how many arcs they have by their original ids in
-    /// `degrees`, of a graph say, the most first: among every `window` consecutive new ids,
-    /// those with equally many staying in order; 0 is taken for 1.
+    /// The same parts. Within each part, every `window` consecutive new ids (1 if it is 0) are
+    /// sorted by the vertices' numbers of arcs, the most first; vertices with equally many stay in
+    /// order. The numbers are taken from `degrees`, for example a graph, by original id.
     ///
-    /// Vertices that many arcs lead to come to lie together, if arcs have both directions, as do
-    /// those without arcs. Small windows leave work spread over the part, and neighbours near
+    /// If arcs have both directions, this puts vertices that many arcs lead to side by side, and
+    /// those without arcs, too. Small windows keep work spread over the part, and neighbours near
     /// each other.
     ///
     /// ```
@@ -233,14 +233,14 @@ impl Partition {
     /// ```
     ///
     /// # Panics
-    /// If the partition is of a graph with more vertices.
+    /// If the partition has more vertices than `degrees`.
     #[must_use]
     pub fn by_degree(&self, degrees: &impl Degrees, window: u32) -> Partition {
         self.largest_first(|new| degrees.degree(self.to_original(new)), window.max(1))
     }
 
-    /// The same parts, in each those vertices first that have `least` arcs or more by their original ids in
-    /// `degrees`, the most first; then the others, in order.
+    /// The same parts. In each, vertices with `least` arcs or more come first, the most arcs first;
+    /// then the others, in order. The numbers of arcs are taken from `degrees`, by original id.
     ///
     /// ```
     /// use millstream_graph::{CsrGraph, partition};
@@ -252,7 +252,7 @@ impl Partition {
     /// ```
     ///
     /// # Panics
-    /// If the partition is of a graph with more vertices.
+    /// If the partition has more vertices than `degrees`.
     #[must_use]
     pub fn longest_first(&self, degrees: &impl Degrees, least: u64) -> Partition {
         let size = |new| {
@@ -323,7 +323,7 @@ impl Partition {
         self.order.as_ref().map_or(new, |order| order.originals[new as usize])
     }
 
-    /// The rows of a part of `graph`, given with its original ids, which they keep for what they name.
+    /// The rows of a part. `graph` has its original ids, and its rows keep these for their targets.
     ///
     /// ```
     /// use millstream_graph::{CsrGraph, Partition};
@@ -343,7 +343,8 @@ impl Partition {
         PartRows::new(graph, self, part)
     }
 
-    /// The graph with new ids. If these are others, rows are sorted by target, then by weight.
+    /// The graph with new ids. If the partition renumbers vertices, rows are sorted by target, then by
+    /// weight.
     ///
     /// # Panics
     /// If the partition is of a graph with another number of vertices.
@@ -365,8 +366,8 @@ impl Partition {
         }
     }
 
-    /// The graph with new ids, each row sorted by weight, then by target: whoever knows how far is
-    /// too far need not look at the rest of a row.
+    /// The graph with new ids, each row sorted by weight, then by target. A search that knows which
+    /// weights are too large can then skip the rest of a row.
     ///
     /// ```
     /// use millstream_graph::{CsrGraph, partition};
@@ -383,7 +384,7 @@ impl Partition {
         renumbered(graph, graph.weights(), self, SortedBy::Weight)
     }
 
-    /// Values by new id, in the order of original ids.
+    /// Puts values that are in the order of new ids into the order of original ids.
     ///
     /// # Panics
     /// If there are fewer values than vertices.
@@ -394,8 +395,7 @@ impl Partition {
         }
     }
 
-    /// What `value` says of each new id, in the order of original ids: computed and put in
-    /// order at once.
+    /// Puts `value(new)` of all new ids into the order of original ids, while computing the values.
     ///
     /// ```
     /// use millstream_graph::Partition;
@@ -414,7 +414,7 @@ impl Partition {
         }
     }
 
-    /// Number of arcs between parts of `graph`, given with its original ids.
+    /// Number of arcs of `graph` (with its original ids) that lead from one part to another.
     ///
     /// # Panics
     /// If the partition is of a graph with another number of vertices.
@@ -427,12 +427,12 @@ impl Partition {
         rows_of(graph).map(cut).sum()
     }
 
-    /// Vertices of the largest part over those of the mean part; 1 is perfect.
+    /// Vertices of the largest part, divided by the mean over all parts; 1 is perfect.
     pub fn vertex_balance(&self) -> f64 {
         balance(self.boundaries.windows(2).map(|part| u64::from(part[1] - part[0])))
     }
 
-    /// Arcs that leave the part where most do over those of the mean part.
+    /// The most arcs that leave a part, divided by the mean over all parts.
     ///
     /// # Panics
     /// If the partition is of a graph with another number of vertices.

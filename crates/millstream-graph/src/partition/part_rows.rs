@@ -9,8 +9,8 @@ use crate::CsrGraph;
 use crate::pieces::InPieces;
 use crate::rows::offsets;
 
-/// The rows of a part's vertices in the order of their new ids. What they name has its original id
-/// still, and its place: see [`Partition::rows`].
+/// The rows of a part's vertices, in the order of their new ids. Their targets still have their
+/// original ids, and their original places in the row: see [`Partition::rows`].
 #[derive(Debug)]
 pub struct PartRows<'a> {
     graph: &'a CsrGraph,
@@ -42,11 +42,11 @@ impl<'a> PartRows<'a> {
         self.offsets[self.vertices.len()] as usize
     }
 
-    /// Copies of `all`, which has something for each arc of the graph, what the rows have of it from their
-    /// arc `first` on.
+    /// Copies from `all`, which has an entry for each arc of the graph, the entries of these rows'
+    /// arcs, from the rows' arc `first` on.
     ///
     /// # Panics
-    /// If there are fewer arcs than `into` has places.
+    /// If fewer arcs follow than `into` has places.
     pub fn copy<T: Copy>(&self, all: &[T], first: usize, mut into: &mut [T]) {
         let mut skipped = first as u64;
         let mut row = self.offsets.partition_point(|&offset| offset <= skipped).saturating_sub(1);

@@ -7,8 +7,8 @@ use crate::CsrGraph;
 use crate::pieces::InPieces;
 use crate::random::{CounterRandom, Purpose};
 
-/// Each vertex in any of the parts, whatever its neighbours; the same for a seed
-/// whatever the number of threads.
+/// Each vertex goes to any of the parts, whatever its neighbours. The result depends on the seed,
+/// but not on the number of threads.
 pub fn random(graph: &CsrGraph, parts: usize, seed: u64) -> Partition {
     let parts = parts.clamp(1, u32::MAX as usize);
     let random = CounterRandom::new(seed, Purpose::Parts);

@@ -16,8 +16,8 @@ pub enum Distances {
 }
 
 impl Distances {
-    /// Integer distances from here on overflow: devices have a number each for what is too far
-    /// and for what is not reached, so that the largest two are no distances.
+    /// Integer distances overflow from this number on. The two largest numbers are not distances,
+    /// since devices use one for what is too far and one for what is not reached.
     pub const TOO_FAR: u32 = u32::MAX - 1;
 
     /// Integer distances; `None` of reals.
@@ -73,7 +73,7 @@ pub enum SsspError {
 /// Distances from the nearest of several sources, along arcs.
 ///
 /// # Errors
-/// No weights, a weight or a source that is none, a shortest path that overflows.
+/// No weights; a weight or a source that is not valid; a shortest path that overflows.
 ///
 /// ```
 /// use millstream_graph::reference::{Distances, dijkstra};

@@ -17,10 +17,10 @@ pub struct PageRankQuestion {
     pub tolerance: f64,
     /// Iteration ends after so many sweeps, converged or not.
     pub max_iterations: u32,
-    /// Where a step leads that follows no arc, each as likely (twice as likely if
-    /// named twice); any vertex if empty.
+    /// The vertices that a step leads to if it follows no arc: each equally likely, or twice as
+    /// likely if it is named twice. If empty, any vertex.
     pub personalization: Vec<u32>,
-    /// Whether arcs are followed in proportion to their weight, not each as likely.
+    /// Whether arcs are followed in proportion to their weights, rather than each equally likely.
     pub weighted: bool,
 }
 
@@ -37,11 +37,11 @@ impl Default for PageRankQuestion {
 }
 
 impl PageRankQuestion {
-    /// Whether it can be asked of this graph.
+    /// Checks that this can be asked of `graph`.
     ///
     /// # Errors
-    /// Damping, a tolerance, a personalization or weights that have no meaning; no weights, where they
-    /// count.
+    /// Damping, a tolerance, a personalization or weights without a meaning; no weights although
+    /// they count.
     pub fn check(&self, graph: &CsrGraph) -> Result<(), PageRankError> {
         self.check_for(graph.vertices())?;
         if self.weighted {
@@ -51,7 +51,7 @@ impl PageRankQuestion {
         Ok(())
     }
 
-    /// Whether it can be asked of a graph of so many vertices, if its weights can count.
+    /// Checks that this can be asked of a graph with `vertices` vertices. Does not check weights.
     ///
     /// # Errors
     /// Damping, a tolerance or a personalization that has no meaning.
@@ -63,7 +63,7 @@ impl PageRankQuestion {
         }
     }
 
-    /// Whether damping and tolerance are such.
+    /// Checks that damping and tolerance have a meaning.
     ///
     /// # Errors
     /// Damping or a tolerance that has no meaning.
@@ -124,10 +124,10 @@ pub enum PageRankError {
     Weight(#[from] BadWeight),
 }
 
-/// Ranks of all vertices: the chance to be there after many steps, each along any
-/// arc with probability `damping`, else to a vertex of the personalization. From a
-/// vertex that no arc leaves (or no weight, if weighted) a step leads to any vertex.
-/// Parallel arcs count each.
+/// Ranks of all vertices: the chance to be at a vertex after many steps. A step follows any arc of
+/// its vertex with probability `damping`, and otherwise leads to a vertex of the personalization.
+/// From a vertex that no arc leaves (or, if weighted, whose arcs weigh nothing), a step leads to
+/// any vertex. Parallel arcs count separately.
 ///
 /// # Errors
 /// A question or weights that have no meaning.

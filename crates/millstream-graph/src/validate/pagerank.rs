@@ -43,9 +43,9 @@ pub enum PageRankFault {
     },
 }
 
-/// Bounds the L1 distance of ranks, which sum to 1, to the true ones: the change
-/// that one sweep in f64 makes (the residual), over 1 - damping. Of the question,
-/// tolerance and iterations do not matter.
+/// Bounds the L1 distance between ranks, which sum to 1, and the true ranks. The bound is the
+/// change that one sweep in f64 makes (the residual), divided by 1 - damping. The question's
+/// tolerance and number of iterations do not matter.
 ///
 /// # Errors
 /// A bound above `allowed`, or anything that has no meaning.

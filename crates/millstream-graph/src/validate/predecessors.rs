@@ -10,8 +10,8 @@ use crate::pieces::{InPieces, rows_of};
 use crate::reference::{Distances, SsspError, UNREACHED};
 use crate::{CsrGraph, Weights};
 
-/// Checks predecessors against levels that are valid: each reached vertex but the
-/// sources has one that is a level above and has the arc; the others have
+/// Checks predecessors against valid levels. Each reached vertex except the sources must have a
+/// predecessor that is one level above and has an arc to it; all other vertices must have
 /// [`UNREACHED`].
 ///
 /// # Errors
@@ -39,9 +39,9 @@ pub fn bfs_predecessors(
     }
 }
 
-/// Checks predecessors against distances that are valid: each reached vertex but
-/// the sources has one with a tight arc to it, the others have [`UNREACHED`], and
-/// there is no cycle, which weights of 0 would allow.
+/// Checks predecessors against valid distances. Each reached vertex except the sources must have a
+/// predecessor with a tight arc to it; all other vertices must have [`UNREACHED`]. There must be no
+/// cycle, which weights of 0 would allow.
 ///
 /// # Errors
 /// A fault found.

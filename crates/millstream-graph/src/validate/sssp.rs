@@ -90,8 +90,9 @@ pub enum SsspFault {
 /// tight arcs (those that give their target exactly its distance, in the arithmetic
 /// of its type). Zero weights are allowed.
 ///
-/// With a `cutoff` all of that holds of the vertices within it, and no other is finite;
-/// without, a path that overflows is a fault, as one of [`Distances::TOO_FAR`] is.
+/// With a `cutoff`, all of this holds for the vertices within it, and no other vertex has a finite
+/// distance. Without one, a path that overflows is a fault, and so is a distance of
+/// [`Distances::TOO_FAR`].
 ///
 /// ```
 /// use millstream_graph::CsrGraph;

@@ -10,10 +10,10 @@ use tempfile::NamedTempFile;
 /// The files that are not complete, each next to its place.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file that is written: it appears under its name when it is complete and replaces
-/// one that was there, with its permissions; nothing is left of one that is dropped before. Behind a link, it
-/// is the link's target that is replaced. What is no regular file, a device or a pipe, is
-/// opened and written to, and so are the standard output and error, such as
+/// A file being written. It appears under its name only when it is complete, and then replaces an
+/// existing file, taking over its permissions. If it is dropped earlier, nothing is left of it. If
+/// the name is a link, the link's target is replaced. A device, a pipe or anything else that is not
+/// a regular file is opened and written to directly, and so are standard output and error, such as
 /// `/dev/stdout`.
 ///
 /// ```
@@ -57,8 +57,8 @@ impl OutputFile {
         }))
     }
 
-    /// The place of the file that a path leads to, which would be replaced if it is there;
-    /// `None` for what would be written to as it is. Looks whether a file could be made
+    /// The file that a path leads to, following links, and that would be replaced if it exists;
+    /// `None` if the path would be written to directly. Checks whether a file could be created
     /// there.
     ///
     /// # Errors
@@ -106,8 +106,8 @@ impl OutputFile {
     }
 }
 
-/// Deletes all files that are not complete, and calls `then`; until it returns, none is
-/// begun and none is put in its place. For a process that ends without dropping them.
+/// Deletes all files that are not complete, and calls `then`. Until that returns, no file is begun
+/// or put in its place. For a process that ends without dropping its files.
 ///
 /// ```
 /// use millstream_graph::write::{OutputFile, discard_unfinished};

@@ -1,9 +1,9 @@
 //! Writes graphs to files of any format.
 //!
-//! Only the `.mill` format keeps everything: the width of a lattice, the original
-//! ids of renumbered vertices, which edge lists are written with, too, and the order of
-//! arcs in a row, which Galois keeps, too. The other formats number the vertices as the
-//! library does.
+//! Only the `.mill` format keeps everything: the width of a lattice, the original ids of renumbered
+//! vertices, and the order of arcs in a row. Edge lists are written with the original ids, too, and
+//! Galois files keep the order of arcs. In all other formats vertices are numbered as in the
+//! library.
 
 mod binary;
 mod compressed;
