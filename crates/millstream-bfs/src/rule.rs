@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
 use millstream_traversal::Part;
-use millstream_traversal::internals::{self, CudaRule, Rule, Settings};
+use millstream_traversal::internals::{self, Rule, Settings};
 use millstream_worklist::CudaProgram;
 
 use crate::level_search;
@@ -18,15 +18,17 @@ pub struct Levels;
 impl Rule for Levels {
     type Weight = u32;
 
-    const LEAST_STEP: u32 = 1;
+    // SAFETY: a class of `distances.cuh`.
+    const CLASS: Trusted<&'static str> = unsafe { Trusted::new("IntegerDistances") };
+    const WEIGHS: bool = false;
 
     fn weights(_: &Part) -> Option<Arc<DeviceBuffer<u32>>> {
         None
     }
 
     #[inline]
-    fn extended(level: u32, _: &[u32], _: usize) -> u32 {
-        level + 1
+    fn beyond(level: u32, levels: u32) -> u32 {
+        level.saturating_add(levels)
     }
 
     #[inline]
@@ -47,17 +49,6 @@ impl Rule for Levels {
         };
         // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
         unsafe { Trusted::new(program) }
-    }
-}
-
-impl CudaRule for Levels {
-    // SAFETY: a class of `distances.cuh`.
-    const CLASS: Trusted<&'static str> = unsafe { Trusted::new("IntegerDistances") };
-    const WEIGHS: bool = false;
-
-    #[inline]
-    fn beyond(level: u32, levels: u32) -> u32 {
-        level.saturating_add(levels)
     }
 }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
 use millstream_graph::reference::Distances;
-use millstream_traversal::internals::{self, CudaRule, Rule, Settings, Value};
+use millstream_traversal::internals::{self, Rule, Settings, Value};
 use millstream_traversal::{Part, PartWeights};
 use millstream_worklist::CudaProgram;
 
 use crate::{step_lights, step_search};
 
 /// Keys that are distances in some type.
-pub(crate) trait DistanceRule: CudaRule {
+pub(crate) trait DistanceRule: Rule {
     /// The key of all distances that the type cannot hold; larger than any other.
     const TOO_FAR: u32;
 
@@ -72,21 +72,12 @@ fn program(class: &'static str) -> Trusted<CudaProgram> {
     unsafe { Trusted::new(program) }
 }
 
-impl CudaRule for IntegerDistances {
-    // SAFETY: a class of `distances.cuh`.
-    const CLASS: Trusted<&'static str> = unsafe { Trusted::new("IntegerDistances") };
-    const WEIGHS: bool = true;
-
-    #[inline]
-    fn beyond(distance: u32, weight: u32) -> u32 {
-        distance.saturating_add(weight).min(Self::TOO_FAR)
-    }
-}
-
 impl Rule for IntegerDistances {
     type Weight = u32;
 
-    const LEAST_STEP: u32 = 0;
+    // SAFETY: a class of `distances.cuh`.
+    const CLASS: Trusted<&'static str> = unsafe { Trusted::new("IntegerDistances") };
+    const WEIGHS: bool = true;
 
     fn weights(part: &Part) -> Option<Arc<DeviceBuffer<u32>>> {
         match &part.weights {
@@ -96,8 +87,8 @@ impl Rule for IntegerDistances {
     }
 
     #[inline]
-    fn extended(distance: u32, weights: &[u32], arc: usize) -> u32 {
-        Self::beyond(distance, weights[arc])
+    fn beyond(distance: u32, weight: u32) -> u32 {
+        distance.saturating_add(weight).min(Self::TOO_FAR)
     }
 
     #[inline]
@@ -149,21 +140,12 @@ impl DistanceRule for RealDistances {
     }
 }
 
-impl CudaRule for RealDistances {
-    // SAFETY: a class of `distances.cuh`.
-    const CLASS: Trusted<&'static str> = unsafe { Trusted::new("RealDistances") };
-    const WEIGHS: bool = true;
-
-    #[inline]
-    fn beyond(distance: u32, weight: f32) -> u32 {
-        (f32::from_bits(distance) + weight).to_bits()
-    }
-}
-
 impl Rule for RealDistances {
     type Weight = f32;
 
-    const LEAST_STEP: u32 = 0;
+    // SAFETY: a class of `distances.cuh`.
+    const CLASS: Trusted<&'static str> = unsafe { Trusted::new("RealDistances") };
+    const WEIGHS: bool = true;
 
     fn weights(part: &Part) -> Option<Arc<DeviceBuffer<f32>>> {
         match &part.weights {
@@ -173,8 +155,8 @@ impl Rule for RealDistances {
     }
 
     #[inline]
-    fn extended(distance: u32, weights: &[f32], arc: usize) -> u32 {
-        Self::beyond(distance, weights[arc])
+    fn beyond(distance: u32, weight: f32) -> u32 {
+        (f32::from_bits(distance) + weight).to_bits()
     }
 
     #[inline]

@@ -133,7 +133,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
 
     pub(crate) fn rules(&self) -> Rules {
         let Settings { arcs, delta, first_end, pull, rest, .. } = self.settings(0);
-        let after = |key, delta| R::extended(key, &[bytemuck::cast(delta)], 0);
+        let after = |key, delta| R::beyond(key, bytemuck::cast(delta));
         Rules { arcs, delta, after, first_end, pull, rest }
     }
 
@@ -174,7 +174,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             arcs: self.graph.arcs,
             limit,
             delta: step.map_or(0, R::bits),
-            first_end: step.map_or(UNREACHED, |step| R::extended(0, &[step], 0)),
+            first_end: step.map_or(UNREACHED, |step| R::beyond(0, step)),
             pull,
             rest,
             lightest: self.graph.lightest,

@@ -3,7 +3,7 @@
 use millstream_device::CudaSource;
 use millstream_worklist::Program;
 
-use crate::relaxation::{CudaRule, Relaxation};
+use crate::relaxation::{Relaxation, Rule};
 use crate::row_width::RowWidth;
 use crate::value::Value;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 
 /// The CUDA C++ of all that a search by a rule runs, to be compiled without running it.
 #[doc(hidden)]
-pub fn cuda_sources<R: CudaRule, V: Value>() -> Vec<CudaSource> {
+pub fn cuda_sources<R: Rule, V: Value>() -> Vec<CudaSource> {
     let worklist = Vertices::<Relaxation<R, V>>::cuda().into_iter();
     let worklist = worklist.flat_map(|cuda| cuda.cuda_sources::<Vertices<Relaxation<R, V>>>());
     let piles = RowWidth::ALL.into_iter().flat_map(|width| {

@@ -79,7 +79,7 @@ pub mod internals {
     pub use crate::options::PATIENCE;
     pub use crate::owned_values::OwnedValues;
     pub use crate::path::path_to;
-    pub use crate::relaxation::{CudaRule, Problem, ProblemView, Relaxation, Rule, Settings};
+    pub use crate::relaxation::{Problem, ProblemView, Relaxation, Rule, Settings};
     pub use crate::reversed_rows::{ToReverse, reversed_rows};
     pub use crate::row_width::RowWidth;
     pub use crate::run::{Outcome, run};

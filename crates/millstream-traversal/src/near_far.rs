@@ -17,7 +17,7 @@ use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
 use crate::halo_shape::HaloShape;
 use crate::near_rows::{NearRows, TooWide};
-use crate::relaxation::CudaRule;
+use crate::relaxation::Rule;
 use crate::row_width::RowWidth;
 use crate::run::Outcome;
 use crate::value::{UNREACHED, Value};
@@ -56,7 +56,7 @@ const MOST_WAITING: usize = 1 << 26;
 /// vertices whose keys become smaller, those below a threshold go first, until none is left; the
 /// next threshold is `delta` beyond the nearest of the others.
 #[derive(Debug)]
-pub struct NearFar<'a, R: CudaRule> {
+pub struct NearFar<'a, R: Rule> {
     /// The graph, on devices that [can meet](crate::meeting::can_meet).
     pub graph: &'a DistributedGraph,
     /// Its rows.
@@ -95,7 +95,7 @@ struct Memory<V: Value> {
     settings: Settings,
 }
 
-impl<R: CudaRule> NearFar<'_, R> {
+impl<R: Rule> NearFar<'_, R> {
     /// [`NearFar::waiting`], unless there is a reason for another: few graphs need more.
     pub const WAITING: usize = 1 << 19;
 
@@ -241,13 +241,13 @@ async fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>
     GangWork::reported(&gangs, "near_far", "threshold").await.map(Some)
 }
 
-fn trusted<R: CudaRule, V: Value, const THREADS: u32, const GROWS: bool>() -> Trusted<CudaSource> {
+fn trusted<R: Rule, V: Value, const THREADS: u32, const GROWS: bool>() -> Trusted<CudaSource> {
     // SAFETY: the kernel keeps to its arguments as the signature says.
     unsafe { Trusted::new(cuda_source::<R, V>(THREADS, GROWS)) }
 }
 
 /// The gang's kernel, of which `threads` visit a row: each file goes on where the one before ends.
-pub(crate) fn cuda_source<R: CudaRule, V: Value>(threads: u32, grows: bool) -> CudaSource {
+pub(crate) fn cuda_source<R: Rule, V: Value>(threads: u32, grows: bool) -> CudaSource {
     const TEXT: &str = concat!(
         "#line 1 \"near_row.cuh\"\n",
         include_str!("near_row.cuh"),

@@ -17,7 +17,7 @@ use crate::gang_work::GangWork;
 use crate::near_far::NearFar;
 use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
 use crate::owners::Owners;
-use crate::relaxation::CudaRule;
+use crate::relaxation::Rule;
 use crate::run::Outcome;
 use crate::twin_meetings::TwinMeetings;
 use crate::value::{UNREACHED, Value};
@@ -85,7 +85,7 @@ struct Piles {
 }
 
 /// Searches from `sources` (new ids).
-pub(crate) async fn run<R: CudaRule, V: Value>(
+pub(crate) async fn run<R: Rule, V: Value>(
     search: &NearFar<'_, R>,
     sources: &[u32],
 ) -> Result<Outcome> {
@@ -134,7 +134,7 @@ pub(crate) async fn run<R: CudaRule, V: Value>(
 
 /// What the first device's twin sees. All orders are relaxed: keys only become smaller, and who
 /// waits for blocks comes after them.
-struct Twin<'a, R: CudaRule, V: Value> {
+struct Twin<'a, R: Rule, V: Value> {
     rows: &'a [AtomicU32],
     long_targets: &'a [AtomicU32],
     long_weights: &'a [AtomicU32],
@@ -144,7 +144,7 @@ struct Twin<'a, R: CudaRule, V: Value> {
     delta: Option<R::Weight>,
 }
 
-impl<R: CudaRule, V: Value> Twin<'_, R, V> {
+impl<R: Rule, V: Value> Twin<'_, R, V> {
     /// All that is below a threshold.
     fn run(&self, nearest: Nearest, piles: &mut Piles, goes_on: impl Fn() -> bool) -> KernelResult {
         if let Some(nearest) = nearest {

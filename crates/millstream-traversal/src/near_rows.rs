@@ -15,7 +15,7 @@ use crate::halo::Halos;
 use crate::halo_shape::{HaloShape, exports};
 use crate::meeting::can_meet;
 use crate::pack_near_rows::{PackSettings, pack_kernel};
-use crate::relaxation::CudaRule;
+use crate::relaxation::Rule;
 use crate::row_width::RowWidth;
 use crate::{DistributedGraph, Layout, LayoutKind, Part, Result, Unsuitable};
 
@@ -23,7 +23,7 @@ use crate::{DistributedGraph, Layout, LayoutKind, Part, Result, Unsuitable};
 pub(crate) const MOST: usize = 4;
 
 /// Words of a row.
-pub(crate) const fn row_words<R: CudaRule>() -> usize {
+pub(crate) const fn row_words<R: Rule>() -> usize {
     if R::WEIGHS { 2 * MOST } else { MOST }
 }
 
@@ -87,7 +87,7 @@ impl NearRows {
     ///
     /// # Device ordering
     /// When it resolves, the rows are in the devices' memory.
-    pub async fn new<R: CudaRule>(
+    pub async fn new<R: Rule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
         width: Option<RowWidth>,
@@ -106,7 +106,7 @@ impl NearRows {
         }
     }
 
-    async fn packed<R: CudaRule>(
+    async fn packed<R: Rule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
         width: RowWidth,
@@ -186,7 +186,7 @@ impl NearRows {
 
 impl DeviceRows {
     /// Packs the rows of some parts on the device of the first one, and of its halo.
-    async fn new<R: CudaRule>(
+    async fn new<R: Rule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
         halos: &Halos,
@@ -249,7 +249,7 @@ fn is_long(graph: &CsrGraph, vertex: u32) -> bool {
 }
 
 /// Offsets, targets by new ids, and weights of the rows of a halo.
-fn rows_of_halo<R: CudaRule>(
+fn rows_of_halo<R: Rule>(
     graph: &CsrGraph,
     partition: &Partition,
     halo: &[u32],
@@ -286,7 +286,7 @@ mod tests {
     use millstream_worklist::CudaProgram;
 
     use super::*;
-    use crate::relaxation::{Rule, Settings};
+    use crate::relaxation::Settings;
     use crate::{Columns, PartWeights};
 
     /// Of integer weights.
@@ -296,7 +296,9 @@ mod tests {
     impl Rule for Weighted {
         type Weight = u32;
 
-        const LEAST_STEP: u32 = 0;
+        // SAFETY: a class of `distances.cuh`.
+        const CLASS: Trusted<&'static str> = unsafe { Trusted::new("IntegerDistances") };
+        const WEIGHS: bool = true;
 
         fn weights(part: &Part) -> Option<Arc<DeviceBuffer<u32>>> {
             match &part.weights {
@@ -305,8 +307,8 @@ mod tests {
             }
         }
 
-        fn extended(key: u32, weights: &[u32], arc: usize) -> u32 {
-            Self::beyond(key, weights[arc])
+        fn beyond(key: u32, weight: u32) -> u32 {
+            key + weight
         }
 
         fn priority(key: u32, _: &Settings) -> u32 {
@@ -315,16 +317,6 @@ mod tests {
 
         fn cuda(_: bool) -> Trusted<CudaProgram> {
             unreachable!("host devices run no CUDA")
-        }
-    }
-
-    impl CudaRule for Weighted {
-        // SAFETY: a class of `distances.cuh`.
-        const CLASS: Trusted<&'static str> = unsafe { Trusted::new("IntegerDistances") };
-        const WEIGHS: bool = true;
-
-        fn beyond(key: u32, weight: u32) -> u32 {
-            key + weight
         }
     }
 

@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 use millstream_device::{CudaSource, Grid, Kernel, Parameter, Read, Shared, Trusted, Value};
 
 use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
-use crate::relaxation::CudaRule;
+use crate::relaxation::Rule;
 
 millstream_device::cuda_struct! {
     /// `PackSettings` of `pack_near_rows.cuh`.
@@ -25,7 +25,7 @@ type Packed = (Shared<u32>, Shared<u32>, Shared<u32>, Shared<u32>);
 pub(crate) type PackSignature<W> =
     (Read<u64>, Read<u32>, Read<W>, Read<u32>, Packed, Value<PackSettings>);
 
-pub(crate) fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
+pub(crate) fn pack_kernel<R: Rule>() -> Kernel<PackSignature<R::Weight>> {
     type View<'a, W> = <PackSignature<W> as Parameter>::View<'a>;
     let twin = |grid: &Grid, view: View<'_, R::Weight>| {
         let (offsets, targets, weights, halo, packed, settings) = view;
@@ -88,7 +88,7 @@ pub(crate) fn pack_kernel<R: CudaRule>() -> Kernel<PackSignature<R::Weight>> {
     )
 }
 
-pub(crate) fn cuda_source<R: CudaRule>() -> CudaSource {
+pub(crate) fn cuda_source<R: Rule>() -> CudaSource {
     const TEXT: &str = concat!(
         "#line 1 \"near_row.cuh\"\n",
         include_str!("near_row.cuh"),

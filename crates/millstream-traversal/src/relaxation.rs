@@ -16,8 +16,10 @@ pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
     /// What an arc weighs.
     type Weight: Pod + Send + Sync;
 
-    /// Every arc adds this much at least.
-    const LEAST_STEP: u32;
+    /// How keys grow in CUDA C++: a class of `distances.cuh`.
+    const CLASS: Trusted<&'static str>;
+    /// Whether arcs have weights; else each weighs 1.
+    const WEIGHS: bool;
 
     /// The weights that a part has; `None` if the rule needs none.
     fn weights(part: &Part) -> Option<Arc<DeviceBuffer<Self::Weight>>>;
@@ -36,9 +38,14 @@ pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// The key at the end of an arc whose start has `key`: not smaller, and
-    /// growing with it.
-    fn extended(key: u32, weights: &[Self::Weight], arc: usize) -> u32;
+    /// The key that is so far beyond another: not smaller, and growing with it.
+    fn beyond(key: u32, weight: Self::Weight) -> u32;
+
+    /// The key at the end of an arc whose start has `key`; an arc without a weight counts 1.
+    #[inline]
+    fn extended(key: u32, weights: &[Self::Weight], arc: usize) -> u32 {
+        Self::beyond(key, if Self::WEIGHS { weights[arc] } else { bytemuck::cast(1u32) })
+    }
 
     /// Vertices with lower priority run first.
     fn priority(key: u32, settings: &Settings) -> u32;
@@ -46,17 +53,6 @@ pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
     /// The rule in CUDA C++: the class `Relaxation<rule, value>`, where the value
     /// has 64 bits if it keeps predecessors.
     fn cuda(keeps_predecessors: bool) -> Trusted<CudaProgram>;
-}
-
-/// A rule that kernels beside those of the worklist know.
-pub trait CudaRule: Rule {
-    /// How keys grow in CUDA C++: a class of `distances.cuh`.
-    const CLASS: Trusted<&'static str>;
-    /// Whether arcs have weights; else each weighs 1.
-    const WEIGHS: bool;
-
-    /// The key that is so far beyond another.
-    fn beyond(key: u32, weight: Self::Weight) -> u32;
 }
 
 millstream_device::cuda_struct! {
@@ -157,7 +153,7 @@ impl<R: Rule, V: Value> VertexProgram for Relaxation<R, V> {
                 *row = (V::get(&view.values[vertex as usize]).key(), arcs.start, arcs.end);
             }
             for (&(key, start, end), &vertex) in rows.iter().zip(vertices) {
-                if !self.is_near(key.saturating_add(R::LEAST_STEP)) {
+                if !self.is_near(key.saturating_add(u32::from(!R::WEIGHS))) {
                     continue;
                 }
                 for (arc, &target) in (start..end).zip(&view.targets[start..end]) {
