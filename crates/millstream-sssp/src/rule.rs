@@ -11,7 +11,7 @@ use millstream_worklist::CudaProgram;
 use crate::{step_lights, step_search};
 
 /// Keys that are distances in some type.
-pub(crate) trait DistanceRule: Rule {
+pub(crate) trait DistanceRule: Rule<Weight: Into<f64>> {
     /// The key of all distances that the type cannot hold; larger than any other.
     const TOO_FAR: u32;
 
@@ -27,10 +27,9 @@ pub(crate) trait DistanceRule: Rule {
     fn step(distance: f64) -> Self::Weight;
 
     /// The distance of such a step.
-    fn used(distance: f64) -> f64;
-
-    /// The bits of a weight.
-    fn bits(weight: Self::Weight) -> u32;
+    fn used(distance: f64) -> f64 {
+        Self::step(distance).into()
+    }
 }
 
 /// Sums of unsigned integers; those that are too long are all the same. With
@@ -53,14 +52,6 @@ impl DistanceRule for IntegerDistances {
 
     fn step(distance: f64) -> u32 {
         distance.round().max(1.0) as u32
-    }
-
-    fn used(distance: f64) -> f64 {
-        Self::step(distance).into()
-    }
-
-    fn bits(weight: u32) -> u32 {
-        weight
     }
 }
 
@@ -129,14 +120,6 @@ impl DistanceRule for RealDistances {
 
     fn step(distance: f64) -> f32 {
         distance as f32
-    }
-
-    fn used(distance: f64) -> f64 {
-        Self::step(distance).into()
-    }
-
-    fn bits(weight: f32) -> u32 {
-        weight.to_bits()
     }
 }
 

@@ -173,7 +173,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
             place: GangPlace::new(self.graph.incoming.partition(), place, patience),
             arcs: self.graph.arcs,
             limit,
-            delta: step.map_or(0, R::bits),
+            delta: step.map_or(0, bytemuck::cast),
             first_end: step.map_or(UNREACHED, |step| R::beyond(0, step)),
             pull,
             rest,
