@@ -11,12 +11,11 @@ use millstream_device::{
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::gang_kernel;
 
-use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
 use crate::real::Real;
 use crate::sweep::{PART_WORDS, Settings};
 use crate::sweep_memory::{SweepMemory, links, ranks};
-use crate::{PageRankOptions, Result};
+use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
 
 /// Words of the host, one set for each device: `SweepReport` of `sweeps.cuh`.
 const REPORT_SWEEPS: usize = 0;
@@ -53,7 +52,10 @@ millstream_device::cuda_struct! {
 }
 
 /// Sweeps until the change is small enough; one at least.
-pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
+pub(crate) async fn run<R: Real>(
+    pull: &PullGraph<R>,
+    options: &PageRankOptions,
+) -> Result<PageRankResult> {
     let kernel = kernel::<R>(pull.is_plain() && options.personalization.is_empty());
     let memory = SweepMemory::new(pull, options).await?;
     let shared_rows = pull.parts.iter().map(|part| part.shared_rows as usize).max();
@@ -72,8 +74,9 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     }
     let change = f64::from_bits(report.load(REPORT_CHANGE)?);
     let ranks = ranks(pull, memory.after(iterations)).await?;
-    Ok(Ranks {
+    Ok(PageRankResult {
         ranks,
+        algorithm: Algorithm::Pull,
         iterations,
         change,
         converged: change <= options.tolerance,

@@ -13,12 +13,11 @@ use millstream_traversal::internals::{TwinMeetings, streams};
 use parking_lot::Mutex;
 
 use crate::host_rows::{HostRows, Sums};
-use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
 use crate::real::Real;
 use crate::sweep::{Settings, is_over};
 use crate::sweep_memory::{SweepMemory, links, ranks};
-use crate::{PageRankOptions, Result};
+use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
 
 /// As for a single sweep; then the shares of all vertices, after even numbers of sweeps and after odd ones;
 /// which device sweeps; settings.
@@ -42,7 +41,10 @@ struct Course {
 type AllSums = Arc<[Mutex<Sums>]>;
 
 /// Sweeps until the change is small enough; one at least.
-pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
+pub(crate) async fn run<R: Real>(
+    pull: &PullGraph<R>,
+    options: &PageRankOptions,
+) -> Result<PageRankResult> {
     let memory = SweepMemory::new(pull, options).await?;
     let first = Sums { change: f64::INFINITY, dangling: pull.dangling };
     let meetings = TwinMeetings::new(&pull.context, Course { sweeps: 0, sums: first });
@@ -65,10 +67,16 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let start = Instant::now();
     let Course { sweeps: iterations, sums: Sums { change, .. } } = meetings.course();
     let ranks = ranks(pull, memory.after(iterations)).await?;
-    let converged = change <= options.tolerance;
-    let statistics = pull.swept(iterations, links(pull, iterations));
-    let gather_time = start.elapsed();
-    Ok(Ranks { ranks, iterations, change, converged, statistics, run_time, gather_time })
+    Ok(PageRankResult {
+        ranks,
+        algorithm: Algorithm::Pull,
+        iterations,
+        change,
+        converged: change <= options.tolerance,
+        statistics: pull.swept(iterations, links(pull, iterations)),
+        run_time,
+        gather_time: start.elapsed(),
+    })
 }
 
 fn kernel<R: Real>(
@@ -141,7 +149,7 @@ mod tests {
     use crate::pull::on_host_devices;
 
     /// What it comes to, and the memory that it takes at most.
-    fn swept(graph: &CsrGraph, devices: usize, with_links: bool) -> (Ranks, u64) {
+    fn swept(graph: &CsrGraph, devices: usize, with_links: bool) -> (PageRankResult, u64) {
         let (context, pull) = on_host_devices(graph, devices, with_links);
         let ranks = context.block_on(pull.run(&PageRankOptions::default()));
         let most = context.devices().iter().map(|device| device.memory().peak).sum();
@@ -161,7 +169,7 @@ mod tests {
                 [false, true].map(|with_links| swept(graph, devices, with_links));
             // Sums are of the same rows in the same order.
             assert_eq!((ranks.iterations, &ranks.ranks), (linked.iterations, &linked.ranks));
-            let bytes = |ranks: &Ranks| -> u64 {
+            let bytes = |ranks: &PageRankResult| -> u64 {
                 ranks.statistics.links.iter().map(|link| link.bytes).sum()
             };
             assert_eq!(bytes(&ranks), bytes(&linked), "{devices} devices");

@@ -9,15 +9,17 @@ use millstream_device::{DeviceBuffer, Kernel, SharedBuffer, Stream};
 use millstream_flow::{Buffers, Error as FlowError, Graph, Receiver, Sender};
 
 use crate::halo::{Halo, Pack, Places, pack_kernel};
-use crate::pagerank::Ranks;
 use crate::pull::PullGraph;
 use crate::real::Real;
 use crate::share::teleport;
 use crate::sweep::{PART_WORDS, REPORT, Signature, TOTALS, is_over, kernel, rank};
-use crate::{PageRankOptions, Result};
+use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
 
 /// Sweeps until the change is small enough; one at least.
-pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions) -> Result<Ranks> {
+pub(crate) async fn run<R: Real>(
+    pull: &PullGraph<R>,
+    options: &PageRankOptions,
+) -> Result<PageRankResult> {
     let graph = Graph::new(&pull.context);
     let links = graph.statistics();
     let mut workers = workers(pull, &graph, options).await?;
@@ -47,9 +49,16 @@ pub(crate) async fn run<R: Real>(pull: &PullGraph<R>, options: &PageRankOptions)
     let (ranks, iterations, change, run_time) = graph.run(sweeps).await?;
     let ranks = pull.partition.restore(ranks);
     let gather_time = start.elapsed() - run_time;
-    let converged = change <= options.tolerance;
-    let statistics = pull.swept(iterations, links.links());
-    Ok(Ranks { ranks, iterations, change, converged, statistics, run_time, gather_time })
+    Ok(PageRankResult {
+        ranks,
+        algorithm: Algorithm::Pull,
+        iterations,
+        change,
+        converged: change <= options.tolerance,
+        statistics: pull.swept(iterations, links.links()),
+        run_time,
+        gather_time,
+    })
 }
 
 /// Everything that changes in a run: ranks start even.

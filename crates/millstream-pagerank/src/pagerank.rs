@@ -42,17 +42,6 @@ pub struct PageRankResult {
     pub gather_time: Duration,
 }
 
-/// Ranks by original id, summing to 1.
-pub(crate) struct Ranks {
-    pub(crate) ranks: Vec<f64>,
-    pub(crate) iterations: u32,
-    pub(crate) change: f64,
-    pub(crate) converged: bool,
-    pub(crate) statistics: WorklistStatistics,
-    pub(crate) run_time: Duration,
-    pub(crate) gather_time: Duration,
-}
-
 /// A graph spread over the devices of a context for PageRank, as its options ask
 /// for; it serves any number of runs.
 ///
@@ -318,37 +307,25 @@ impl PageRank {
     }
 
     async fn rank(&self, options: &PageRankOptions) -> Result<PageRankResult> {
-        let found = match &self.graph {
+        let mut found = match &self.graph {
             Uploaded::Nothing(devices) => return Ok(of_nothing(self.algorithm(), *devices)),
             Uploaded::Pull32(graph) => graph.run(options).await?,
             Uploaded::Pull64(graph) => graph.run(options).await?,
             Uploaded::Push32(graph) => graph.run(options).await?,
             Uploaded::Push64(graph) => graph.run(options).await?,
         };
-        let Ranks { ranks, iterations, change, converged, statistics, .. } = found;
         // Without any iteration the change is infinite. What the last sweep gave may be too much,
         // though its change was not.
-        let is_finite =
-            change.is_finite() && ranks.par_iter().in_pieces().all(|rank| rank.is_finite());
+        let is_finite = found.change.is_finite()
+            && found.ranks.par_iter().in_pieces().all(|rank| rank.is_finite());
         if options.max_iterations > 0 && !is_finite {
-            return Err(Error::NotFinite { iterations });
+            return Err(Error::NotFinite { iterations: found.iterations });
         }
-        let vertices = ranks.len() as f64;
-        let ranks = match options.unnormalized {
-            true => ranks.into_par_iter().in_pieces().map(|rank| rank * vertices).collect(),
-            false => ranks,
-        };
-        let (run_time, gather_time) = (found.run_time, found.gather_time);
-        Ok(PageRankResult {
-            ranks,
-            algorithm: self.algorithm(),
-            iterations,
-            change,
-            converged,
-            statistics,
-            run_time,
-            gather_time,
-        })
+        if options.unnormalized {
+            let vertices = found.ranks.len() as f64;
+            found.ranks.par_iter_mut().in_pieces().for_each(|rank| *rank *= vertices);
+        }
+        Ok(found)
     }
 }
 

@@ -18,15 +18,14 @@ use rayon::prelude::*;
 use crate::askers::{Askers, Named};
 use crate::gpu_slices::GpuSlices;
 use crate::halo::{Halo, Places};
-use crate::pagerank::Ranks;
 use crate::real::Real;
 use crate::share::{by_new_id, row_weights};
 use crate::sliced_rows::SlicedRows;
 use crate::slices::{Slices, rows_of, sorted};
 use crate::sweep::{Settings, share};
 use crate::{
-    Error, PageRankOptions, Result, gang_sweeps, gpu_slices, halo, host_sweeps, linked_sweeps,
-    sweep,
+    Algorithm, Error, PageRankOptions, PageRankResult, Result, gang_sweeps, gpu_slices, halo,
+    host_sweeps, linked_sweeps, sweep,
 };
 
 /// The graph on the devices, every row with the arcs that come in.
@@ -143,7 +142,7 @@ impl<R: Real> PullGraph<R> {
     }
 
     /// Sweeps until the change is small enough.
-    pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
+    pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<PageRankResult> {
         match Exchange::of(&self.context) {
             _ if options.max_iterations == 0 => Ok(self.unswept()),
             Exchange::Links => linked_sweeps::run(self, options).await,
@@ -153,10 +152,11 @@ impl<R: Real> PullGraph<R> {
     }
 
     /// Even ranks.
-    fn unswept(&self) -> Ranks {
+    fn unswept(&self) -> PageRankResult {
         let vertices = self.row_weights.len();
-        Ranks {
+        PageRankResult {
             ranks: vec![1.0 / vertices as f64; vertices],
+            algorithm: Algorithm::Pull,
             iterations: 0,
             change: f64::INFINITY,
             converged: false,

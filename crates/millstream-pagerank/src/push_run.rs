@@ -8,12 +8,11 @@ use millstream_device::SharedBuffer;
 use millstream_traversal::{Part, Vertices};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 
-use crate::pagerank::Ranks;
 use crate::push::{Problem, Push, Settings};
 use crate::push_graph::PushGraph;
 use crate::real::Real;
 use crate::share::teleport;
-use crate::{PageRankOptions, Result};
+use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
 
 /// Pushes of a vertex, on average, until the threshold falls back; on GPUs, to which it costs more to
 /// look at all that is deferred, by measurement.
@@ -50,7 +49,7 @@ struct PushRun<'a, R: Real> {
 impl<R: Real> PushGraph<R> {
     /// Pushes until a sweep would change the ranks by the tolerance at most, or the work of
     /// [`PageRankOptions::max_iterations`] is done.
-    pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<Ranks> {
+    pub(crate) async fn run(&self, options: &PageRankOptions) -> Result<PageRankResult> {
         let vertices = self.graph.vertices() as usize;
         let (damping, even) = (options.damping, 1.0 / vertices as f64);
         let teleport = teleport(self.graph.partition(), options);
@@ -258,12 +257,13 @@ impl<'a, R: Real> PushRun<'a, R> {
     }
 
     /// `ranks` are by new id.
-    fn finish(self, ranks: Vec<f64>, change: f64) -> Ranks {
+    fn finish(self, ranks: Vec<f64>, change: f64) -> PageRankResult {
         // The last row may have been more than was allowed.
         let most = self.options.max_iterations;
         let iterations = self.work.div_ceil(self.graph.sweep).min(most.into()) as u32;
-        Ranks {
+        PageRankResult {
             ranks: self.graph.graph.partition().restore(ranks),
+            algorithm: Algorithm::Push,
             iterations,
             change,
             converged: change <= self.options.tolerance,
@@ -281,7 +281,7 @@ mod tests {
     use millstream_graph::{CsrGraph, Partition, partition};
 
     use super::*;
-    use crate::{Algorithm, PageRank};
+    use crate::PageRank;
 
     /// The most that the last of so many devices allocates, in bytes.
     fn peak(parts: &Partition, queue_entries: Option<usize>) -> u64 {
