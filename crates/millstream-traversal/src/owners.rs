@@ -1,8 +1,7 @@
 //! Who owns which vertices: the twin of `owners.cuh`.
 
+use std::ops::Range;
 use std::sync::Arc;
-
-use millstream_worklist::Here;
 
 /// The device of every vertex: each owns a range of them \[G §4.6.1\].
 ///
@@ -26,21 +25,9 @@ impl Owners {
         self.boundaries.partition_point(|&start| start <= vertex).saturating_sub(1)
     }
 
-    /// Whether the device here owns `vertex`.
-    #[inline]
-    pub fn owns(&self, here: &Here, vertex: u32) -> bool {
-        self.owned(here).contains(&vertex)
-    }
-
-    /// The vertices that the device here owns.
-    #[inline]
-    pub fn owned(&self, here: &Here) -> std::ops::Range<u32> {
-        self.of(here.device)
-    }
-
     /// The vertices of a device.
     #[inline]
-    pub(crate) fn of(&self, device: usize) -> std::ops::Range<u32> {
+    pub(crate) fn of(&self, device: usize) -> Range<u32> {
         self.boundaries[device]..self.boundaries[device + 1]
     }
 
@@ -48,19 +35,6 @@ impl Owners {
     pub fn most_owned(&self) -> usize {
         let parts = self.boundaries.windows(2);
         parts.map(|part| (part[1] - part[0]) as usize).max().unwrap_or(0)
-    }
-
-    /// The arcs of `vertex`, which the device here owns, in the row index of its part.
-    #[inline]
-    pub fn arcs(&self, here: &Here, offsets: &[u64], vertex: u32) -> std::ops::Range<usize> {
-        let row = self.row(here, vertex);
-        offsets[row] as usize..offsets[row + 1] as usize
-    }
-
-    /// The place of `vertex` among the rows of the device here, which owns it.
-    #[inline]
-    pub fn row(&self, here: &Here, vertex: u32) -> usize {
-        (vertex - self.boundaries[here.device]) as usize
     }
 }
 

@@ -75,32 +75,33 @@ pub trait VertexProgram: Sized + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     owners: &'a Owners,
-    here: &'a Here,
+    device: usize,
 }
 
 impl Place<'_> {
     /// Whether the device owns `vertex`.
     #[inline]
     pub fn owns(&self, vertex: u32) -> bool {
-        self.owners.owns(self.here, vertex)
+        self.owned().contains(&vertex)
     }
 
     /// The vertices that it owns.
     #[inline]
     pub fn owned(&self) -> Range<u32> {
-        self.owners.owned(self.here)
+        self.owners.of(self.device)
     }
 
     /// The place of an owned vertex among its rows.
     #[inline]
     pub fn row(&self, vertex: u32) -> usize {
-        self.owners.row(self.here, vertex)
+        (vertex - self.owned().start) as usize
     }
 
     /// The arcs of an owned vertex, in the row index of its part.
     #[inline]
     pub fn arcs(&self, offsets: &[u64], vertex: u32) -> Range<usize> {
-        self.owners.arcs(self.here, offsets, vertex)
+        let row = self.row(vertex);
+        offsets[row] as usize..offsets[row + 1] as usize
     }
 }
 
@@ -117,8 +118,8 @@ impl<P> Vertices<P> {
         Vertices { owners, program }
     }
 
-    fn place<'a>(&'a self, here: &'a Here) -> Place<'a> {
-        Place { owners: &self.owners, here }
+    fn place(&self, here: &Here) -> Place<'_> {
+        Place { owners: &self.owners, device: here.device }
     }
 }
 
@@ -135,11 +136,11 @@ impl<P: VertexProgram> Program for Vertices<P> {
     }
 
     fn on_send(&self, _: &View<'_, Self>, here: &Here, vertex: u32) -> Flags {
-        if self.owners.owns(here, vertex) { Flags::Keep } else { Flags::Pass }
+        if self.place(here).owns(vertex) { Flags::Keep } else { Flags::Pass }
     }
 
     fn on_receive(&self, view: &View<'_, Self>, here: &Here, packet: &Packet<P::Value>) -> Flags {
-        let is_own = self.owners.owns(here, packet.vertex);
+        let is_own = self.place(here).owns(packet.vertex);
         match self.program.receive(view, packet.vertex, packet.value, is_own) {
             false => Flags::Drop,
             true if is_own => Flags::Keep,
