@@ -23,7 +23,7 @@ use crate::means::Means;
 use crate::near_graph::NearGraph;
 use crate::options::SsspOptions;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
-use crate::step_graph::{self, StepGraph};
+use crate::step_graph::{StepGraph, is_worth_it};
 use crate::step_search::{Manner, StepSearch};
 use crate::{Error, Result};
 
@@ -206,50 +206,27 @@ impl Sssp {
         if matches!(algorithm, Algorithm::Stepping | Algorithm::NearFar) {
             check_kernels_push(context)?;
         }
-        let depth =
-            (algorithm == Algorithm::Auto && can_meet(context)).then(|| DepthProbe::new(graph));
-        let is_stepping = match algorithm {
-            Algorithm::Auto => {
-                depth.is_some_and(|depth| step_graph::is_worth_it(context, graph, depth))
+        let steps = step_graph(context, graph, partition.as_ref(), means, algorithm).await?;
+        if let Some(steps) = steps {
+            let (graph, automatic_delta) = (Uploaded::Stepping(steps), means.and_then(Means::step));
+            return Ok(Sssp { graph, weights, automatic_delta, options });
+        }
+        let on_gpus = context.any_gpu();
+        let balanced = || partition::edge_balanced_blocks(graph, context.devices().len());
+        let partition = partition.unwrap_or_else(balanced);
+        let rows = DistributedGraph::new(context, graph, partition, Columns::Weighted).await?;
+        let threshold = means.and_then(|means| means.threshold(on_gpus));
+        let is_real = matches!(weights, WeightType::Real);
+        let near = NearGraph::rows(graph, &rows, is_real, algorithm).await?;
+        let (graph, automatic_delta) = match near {
+            Ok(near) => {
+                let near = NearGraph::new(graph, rows, near, (means, threshold));
+                (Uploaded::NearFar(near), means.and_then(|means| means.near(on_gpus)))
             }
-            Algorithm::Stepping if !can_meet(context) => return Err(Error::NotStepping),
-            algorithm => algorithm == Algorithm::Stepping,
-        };
-        let its = (means, depth);
-        let steps = match is_stepping {
-            true => Some(StepGraph::new(context, graph, partition.as_ref(), its).await),
-            false => None,
-        };
-        let steps = match steps {
-            // Rows of one direction may fit.
-            Some(Err(Error::Traversal(error)))
-                if algorithm == Algorithm::Auto && error.is_too_much() =>
-            {
-                None
+            Err(reason) if algorithm == Algorithm::NearFar => {
+                return Err(Error::NotNearFar { reason });
             }
-            steps => steps.transpose()?,
-        };
-        let (graph, automatic_delta) = if let Some(steps) = steps {
-            (Uploaded::Stepping(steps), means.and_then(Means::step))
-        } else {
-            let on_gpus = context.any_gpu();
-            let columns = Columns::Weighted;
-            let parts = context.devices().len();
-            let balanced = || partition::edge_balanced_blocks(graph, parts);
-            let partition = partition.unwrap_or_else(balanced);
-            let rows = DistributedGraph::new(context, graph, partition, columns).await?;
-            let threshold = means.and_then(|means| means.threshold(on_gpus));
-            let is_real = matches!(weights, WeightType::Real);
-            match NearGraph::rows(graph, &rows, is_real, algorithm).await? {
-                Ok(near) => {
-                    let near = NearGraph::new(graph, rows, near, (means, threshold));
-                    (Uploaded::NearFar(near), means.and_then(|means| means.near(on_gpus)))
-                }
-                Err(reason) if algorithm == Algorithm::NearFar => {
-                    return Err(Error::NotNearFar { reason });
-                }
-                Err(_) => (Uploaded::Asynchronous(rows), threshold),
-            }
+            Err(_) => (Uploaded::Asynchronous(rows), threshold),
         };
         Ok(Sssp { graph, weights, automatic_delta, options })
     }
@@ -417,6 +394,35 @@ impl Sssp {
             priority_scale: priority_scale.unwrap_or(1.0),
         };
         Ok(run::<R, V>(graph, sources, settings, step, worklist, *patience).await?)
+    }
+}
+
+/// The rows of a search in steps, if that is asked for, or is worth it and they fit.
+async fn step_graph(
+    context: &Context,
+    graph: &CsrGraph,
+    partition: Option<&Partition>,
+    means: Option<Means>,
+    algorithm: Algorithm,
+) -> Result<Option<StepGraph>> {
+    let depth = match algorithm {
+        Algorithm::Auto if can_meet(context) => {
+            let depth = DepthProbe::new(graph);
+            if !is_worth_it(context, graph, depth) {
+                return Ok(None);
+            }
+            Some(depth)
+        }
+        Algorithm::Stepping if !can_meet(context) => return Err(Error::NotStepping),
+        Algorithm::Stepping => None,
+        _ => return Ok(None),
+    };
+    match StepGraph::new(context, graph, partition, (means, depth)).await {
+        // Rows of one direction may fit.
+        Err(Error::Traversal(error)) if algorithm == Algorithm::Auto && error.is_too_much() => {
+            Ok(None)
+        }
+        steps => steps.map(Some),
     }
 }
 
