@@ -10,7 +10,7 @@ use millstream_flow::{Context, Error as FlowError};
 use millstream_graph::{CsrGraph, Partition, partition, source};
 use millstream_traversal::internals::{PATIENCE, Survey, can_meet, check_partition, check_rows};
 use millstream_traversal::{
-    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind,
+    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, sends_packets,
 };
 use rayon::prelude::*;
 
@@ -298,26 +298,6 @@ impl Cc {
         }
         Ok(result)
     }
-}
-
-/// Whether the devices of a context, when they have the rows of a graph, send packets over links to
-/// find its components. Two kinds of devices do not, unless another [way](Context::transfer) than
-/// pushing is asked for: GPUs with NVLink between all, which merge their trees in each other's
-/// memory; and up to 16 host devices that reach each other's memory with atomics, which have one
-/// forest.
-///
-/// ```
-/// use millstream_cc::sends_packets;
-/// use millstream_device::TransferWay;
-/// use millstream_flow::{Context, Devices};
-///
-/// let builder = || Context::builder().devices(Devices::host(4));
-/// assert!(!sends_packets(&builder().build()?));
-/// assert!(sends_packets(&builder().transfer(TransferWay::Copy).build()?));
-/// # Ok::<(), millstream_flow::Error>(())
-/// ```
-pub fn sends_packets(context: &Context) -> bool {
-    !can_meet(context)
 }
 
 /// A graph with the reverses of its arcs, as far as GPUs have room for them and take such rows: then not

@@ -23,9 +23,9 @@ mod statistics;
 mod streamed;
 mod sync;
 
-pub use cc::{Cc, CcOptions, CcResult, sends_packets};
+pub use cc::{Cc, CcOptions, CcResult};
 pub use error::{Error, Result};
 pub use kernels::cuda_sources;
 pub use method::Method;
-pub use millstream_traversal::{Layout, LayoutKind};
+pub use millstream_traversal::{Layout, LayoutKind, sends_packets};
 pub use statistics::{CcStatistics, DeviceStatistics};

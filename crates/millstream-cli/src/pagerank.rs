@@ -8,7 +8,7 @@ use millstream::graph::reference::PageRankError;
 use millstream::graph::{CsrGraph, validate};
 use millstream::pagerank::{
     Algorithm, Error as RankError, PageRank, PageRankOptions, PageRankResult, Precision,
-    pull_sends_packets,
+    sends_packets,
 };
 use serde::Serialize;
 
@@ -217,7 +217,7 @@ fn check_packets(
     context: &Context,
 ) -> Result<(), Error> {
     let Some(option) = arguments.worklist.given() else { return Ok(()) };
-    if algorithm != Algorithm::Pull || pull_sends_packets(context) {
+    if algorithm != Algorithm::Pull || sends_packets(context) {
         return Ok(());
     }
     if context.all_gpus() {

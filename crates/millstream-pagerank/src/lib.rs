@@ -27,10 +27,9 @@ mod sweep;
 mod sweep_memory;
 
 pub use error::{Error, Result};
-pub use millstream_traversal::{Layout, LayoutKind, WorklistOptions};
+pub use millstream_traversal::{Layout, LayoutKind, WorklistOptions, sends_packets};
 pub use options::{Algorithm, PageRankOptions, Precision};
 pub use pagerank::{PageRank, PageRankResult};
-pub use pull::pull_sends_packets;
 pub use real::Real;
 
 /// The CUDA C++ of pushes and of sweeps, to be compiled without running it.

@@ -91,7 +91,7 @@ impl PageRank {
     /// As [`PageRank::new`], with options. Blocks have equally many arcs: for [`Algorithm::Pull`]
     /// of the arcs that come in, for [`Algorithm::Push`] of those that leave.
     ///
-    /// Devices that pull and [reach each other's memory](crate::pull_sends_packets) keep a number
+    /// Devices that pull and [reach each other's memory](crate::sends_packets) keep a number
     /// for each vertex of the graph between runs: what the vertex gives while all ranks are equal.
     /// Each GPU keeps them for itself, and the first host device for all host devices. During a
     /// run, the first host device has two more numbers for each vertex.

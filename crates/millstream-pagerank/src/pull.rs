@@ -82,10 +82,10 @@ pub(crate) enum Exchange {
 
 impl Exchange {
     pub(crate) fn of(context: &Context) -> Exchange {
-        match (pull_sends_packets(context), context.all_gpus()) {
-            (true, _) => Exchange::Links,
-            (false, true) => Exchange::Gang,
-            (false, false) => Exchange::Common,
+        match (can_meet(context), context.all_gpus()) {
+            (false, _) => Exchange::Links,
+            (true, true) => Exchange::Gang,
+            (true, false) => Exchange::Common,
         }
     }
 }
@@ -407,25 +407,6 @@ async fn upload_halos<R: Real>(
     }
     try_join_all(completions).await?;
     Ok(())
-}
-
-/// Whether PageRank by pulling sends packets over links on the devices of a context. It does not if
-/// the devices reach each other's memory (up to eight GPUs with NVLink between all, or up to 16
-/// host devices), unless another [way](millstream_flow::Context::transfer) than pushing is asked
-/// for.
-///
-/// ```
-/// use millstream_device::TransferWay;
-/// use millstream_flow::{Context, Devices};
-/// use millstream_pagerank::pull_sends_packets;
-///
-/// let builder = || Context::builder().devices(Devices::host(4));
-/// assert!(!pull_sends_packets(&builder().build()?));
-/// assert!(pull_sends_packets(&builder().transfer(TransferWay::Copy).build()?));
-/// # Ok::<(), millstream_flow::Error>(())
-/// ```
-pub fn pull_sends_packets(context: &Context) -> bool {
-    !can_meet(context)
 }
 
 /// What a vertex gives when the ranks of all are even.

@@ -53,6 +53,7 @@ pub use depth_probe::DepthProbe;
 pub use error::{Error, Result};
 pub use graph::{Columns, DistributedGraph};
 pub use layout::{Layout, LayoutKind};
+pub use meeting::sends_packets;
 pub use options::WorklistOptions;
 pub use owners::Owners;
 pub use part::{Part, PartWeights};

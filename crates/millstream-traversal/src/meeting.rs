@@ -26,6 +26,24 @@ pub fn can_meet(context: &Context) -> bool {
     context.kernels_push() && (Gang::can_meet(context) || are_hosts())
 }
 
+/// Whether PageRank by pulling and connected components send packets over links on these devices. They do
+/// not where all devices reach each other's memory (up to eight GPUs with NVLink, or up to 16 host
+/// devices), unless another [way](Context::transfer) than pushing is asked for.
+///
+/// ```
+/// use millstream_device::TransferWay;
+/// use millstream_flow::{Context, Devices};
+/// use millstream_traversal::sends_packets;
+///
+/// let builder = || Context::builder().devices(Devices::host(4));
+/// assert!(!sends_packets(&builder().build()?));
+/// assert!(sends_packets(&builder().transfer(TransferWay::Copy).build()?));
+/// # Ok::<(), millstream_flow::Error>(())
+/// ```
+pub fn sends_packets(context: &Context) -> bool {
+    !can_meet(context)
+}
+
 /// Refuses a search whose devices meet on a context that does not let them tell each other what
 /// they find, whatever its devices.
 ///
