@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 use futures_util::future::try_join_all;
 use millstream_device::{
     BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Stream,
-    Tell, Trusted, Value,
+    Tell, Trusted, Value, cuda_text,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::{
@@ -339,18 +339,14 @@ macro_rules! text {
             "#define MILLSTREAM_IS_ALONE ",
             $is_alone,
             "\n",
-            "#line 1 \"level_device.cuh\"\n",
-            include_str!("level_device.cuh"),
-            "#line 1 \"level_log.cuh\"\n",
-            include_str!("level_log.cuh"),
-            "#line 1 \"level_top_down.cuh\"\n",
-            include_str!("level_top_down.cuh"),
-            "#line 1 \"level_bottom_up.cuh\"\n",
-            include_str!("level_bottom_up.cuh"),
-            "#line 1 \"level_source.cuh\"\n",
-            include_str!("level_source.cuh"),
-            "#line 1 \"levels.cuh\"\n",
-            include_str!("levels.cuh"),
+            cuda_text!(
+                "level_device.cuh",
+                "level_log.cuh",
+                "level_top_down.cuh",
+                "level_bottom_up.cuh",
+                "level_source.cuh",
+                "levels.cuh"
+            ),
         )
     };
 }

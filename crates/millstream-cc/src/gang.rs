@@ -12,7 +12,7 @@ use millstream_device::{
 use millstream_flow::{Context, Gang, GangMember, GangMemory};
 use millstream_traversal::internals::gang_kernel;
 
-use crate::kernels::cuda_text;
+use crate::kernels::kernel_text;
 use crate::solver::{Resident, Solver};
 use crate::spread::{Ranges, Sets};
 use crate::{Method, Result};
@@ -153,7 +153,7 @@ const OUTSIDE_HUB: &str = "components_outside_hub";
 const MERGED: &str = "components_merged";
 
 fn cuda_source(entry: &'static str) -> CudaSource {
-    let source = CudaSource::new("cc_gang.cuh", entry, cuda_text!("cc_gang.cuh"));
+    let source = CudaSource::new("cc_gang.cuh", entry, kernel_text!("cc_gang.cuh"));
     source.structs(&[Settings::LAYOUT]).threads(512).resident()
 }
 

@@ -14,39 +14,27 @@ use crate::sent_rows::SentRows;
 /// Two vertices of the same component.
 pub(crate) type Edge = [u32; 2];
 
-/// Every file goes on where the one before ends.
-macro_rules! cuda_text {
+/// What all kernels have, and then their own.
+macro_rules! kernel_text {
     ($file:literal) => {
-        concat!(
-            "#line 1 \"hooking.cuh\"\n",
-            include_str!("hooking.cuh"),
-            "#line 1 \"rows.cuh\"\n",
-            include_str!("rows.cuh"),
-            "#line 1 \"tiles.cuh\"\n",
-            include_str!("tiles.cuh"),
-            "#line 1 \"leaving.cuh\"\n",
-            include_str!("leaving.cuh"),
-            "#line 1 \"open_vertices.cuh\"\n",
-            include_str!("open_vertices.cuh"),
-            "#line 1 \"flood.cuh\"\n",
-            include_str!("flood.cuh"),
-            "#line 1 \"hook_rows.cuh\"\n",
-            include_str!("hook_rows.cuh"),
-            "#line 1 \"merge.cuh\"\n",
-            include_str!("merge.cuh"),
-            "#line 1 \"sent_rows.cuh\"\n",
-            include_str!("sent_rows.cuh"),
-            "#line 1 \"",
-            $file,
-            "\"\n",
-            include_str!($file)
+        millstream_device::cuda_text!(
+            "hooking.cuh",
+            "rows.cuh",
+            "tiles.cuh",
+            "leaving.cuh",
+            "open_vertices.cuh",
+            "flood.cuh",
+            "hook_rows.cuh",
+            "merge.cuh",
+            "sent_rows.cuh",
+            $file
         )
     };
 }
-pub(crate) use cuda_text;
+pub(crate) use kernel_text;
 
 const fn cuda_source(entry: &'static str) -> CudaSource {
-    CudaSource::new("cc.cuh", entry, cuda_text!("cc.cuh"))
+    CudaSource::new("cc.cuh", entry, kernel_text!("cc.cuh"))
 }
 
 /// The start of every vertex's tree: the target of its first arc, where that is

@@ -215,6 +215,23 @@ impl CudaSource {
     }
 }
 
+/// The text of a [`CudaSource`] in several files: each goes on where the one before ends, and the
+/// compiler's messages say which file a line is from. Files are named as for [`include_str!`].
+///
+/// ```
+/// use millstream_device::cuda_text;
+///
+/// const TEXT: &str = cuda_text!("../../../kernels/src/span.cuh", "../../../kernels/src/grid.cuh");
+/// assert!(TEXT.starts_with("#line 1 \"../../../kernels/src/span.cuh\"\n"));
+/// assert!(TEXT.contains("\n#line 1 \"../../../kernels/src/grid.cuh\"\n"));
+/// ```
+#[macro_export]
+macro_rules! cuda_text {
+    ($($file:literal),+ $(,)?) => {
+        concat!($("#line 1 \"", $file, "\"\n", include_str!($file)),+)
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

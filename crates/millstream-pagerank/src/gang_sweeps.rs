@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     BoundKernel, CudaSource, Kernel, Read, Shared, SharedBuffer, SharedSet, Trusted, Value,
+    cuda_text,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::internals::gang_kernel;
@@ -129,7 +130,7 @@ pub(crate) fn cuda_source(is_plain: bool, is_double: bool) -> CudaSource {
         (false, false) => ("general_f32", 1024),
         (false, true) => ("general_f64", 1024),
     };
-    let text = concat!(include_str!("sweep.cuh"), include_str!("sweeps.cuh"));
+    let text = cuda_text!("sweep.cuh", "sweeps.cuh");
     let structs = [Settings::LAYOUT, GangSettings::LAYOUT];
     CudaSource::new("sweeps.cuh", entry, text).structs(&structs).threads(threads).resident()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     CudaSource, DeviceBuffer, Download, Kernel, Read, Shared, Stream, Trusted, Value, Write,
+    cuda_text,
 };
 use millstream_graph::{Partition, RowIndex};
 use millstream_traversal::internals::{gang_kernel, upload_to_all};
@@ -122,10 +123,8 @@ fn mark_kernel() -> &'static Kernel<(Read<u32>, Value<u32>, Value<u32>, Shared<u
 }
 
 fn cuda_source(is_double: bool, entry: &'static str) -> CudaSource {
-    const SINGLE: &str =
-        concat!("using SlicedReal = float;\n#line 1\n", include_str!("slice_rows.cuh"));
-    const DOUBLE: &str =
-        concat!("using SlicedReal = double;\n#line 1\n", include_str!("slice_rows.cuh"));
+    const SINGLE: &str = concat!("using SlicedReal = float;\n", cuda_text!("slice_rows.cuh"));
+    const DOUBLE: &str = concat!("using SlicedReal = double;\n", cuda_text!("slice_rows.cuh"));
     let source = CudaSource::new("slice_rows.cuh", entry, if is_double { DOUBLE } else { SINGLE });
     source.structs(&[SliceSettings::LAYOUT])
 }

@@ -2,7 +2,9 @@
 //! (`step_quarters.cuh`), host devices look at the weights as they go.
 
 use futures_util::future::try_join_all;
-use millstream_device::{CudaSource, Kernel, Read, Shared, SharedBuffer, Trusted, Value};
+use millstream_device::{
+    CudaSource, Kernel, Read, Shared, SharedBuffer, Trusted, Value, cuda_text,
+};
 
 use crate::Result;
 use crate::rule::DistanceRule;
@@ -61,11 +63,6 @@ fn kernel<R: DistanceRule>() -> Kernel<Signature<R::Weight>> {
 }
 
 pub(crate) fn cuda_source<R: DistanceRule>() -> CudaSource {
-    const TEXT: &str = concat!(
-        "#line 1 \"step_quarters.cuh\"\n",
-        include_str!("step_quarters.cuh"),
-        "#line 1 \"step_lights.cuh\"\n",
-        include_str!("step_lights.cuh"),
-    );
+    const TEXT: &str = cuda_text!("step_quarters.cuh", "step_lights.cuh");
     CudaSource::generated("step_lights.cuh", "lights", types::<R, u32>() + TEXT)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Tell,
-    Trusted, Value as Plain,
+    Trusted, Value as Plain, cuda_text,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 use millstream_traversal::UNREACHED;
@@ -233,19 +233,13 @@ fn trusted<R: DistanceRule, V: Value>() -> Trusted<CudaSource> {
 
 /// The gang's kernel: each file goes on where the one before ends.
 pub(crate) fn cuda_source<R: DistanceRule, V: Value>() -> CudaSource {
-    const TEXT: &str = concat!(
-        "#line 1 \"step_quarters.cuh\"\n",
-        include_str!("step_quarters.cuh"),
-        "#line 1 \"step_device.cuh\"\n",
-        include_str!("step_device.cuh"),
-        "#line 1 \"step_waiting.cuh\"\n",
-        include_str!("step_waiting.cuh"),
-        "#line 1 \"step_push.cuh\"\n",
-        include_str!("step_push.cuh"),
-        "#line 1 \"step_pull.cuh\"\n",
-        include_str!("step_pull.cuh"),
-        "#line 1 \"steps.cuh\"\n",
-        include_str!("steps.cuh"),
+    const TEXT: &str = cuda_text!(
+        "step_quarters.cuh",
+        "step_device.cuh",
+        "step_waiting.cuh",
+        "step_push.cuh",
+        "step_pull.cuh",
+        "steps.cuh"
     );
     let text = types::<R, V>() + TEXT;
     let source = CudaSource::generated("steps.cuh", "steps", text);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     CudaSource, DeviceBuffer, Download, Kernel, Read, Shared, SharedBuffer, Stream, Trusted, Write,
+    cuda_text,
 };
 use rayon::prelude::*;
 
@@ -196,12 +197,7 @@ fn trusted(entry: &'static str) -> Trusted<CudaSource> {
 
 /// One of the kernels.
 fn cuda_source(entry: &'static str) -> CudaSource {
-    const TEXT: &str = concat!(
-        "#line 1 \"long_row.cuh\"\n",
-        include_str!("long_row.cuh"),
-        "#line 1 \"index_rows.cuh\"\n",
-        include_str!("index_rows.cuh"),
-    );
+    const TEXT: &str = cuda_text!("long_row.cuh", "index_rows.cuh");
     let source = CudaSource::new("index_rows.cuh", entry, TEXT);
     let source = source.structs(&[RowReport::LAYOUT, LongRow::LAYOUT]);
     match entry {

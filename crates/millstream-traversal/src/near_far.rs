@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use futures_util::future::try_join_all;
 use millstream_device::{
     BoundKernel, CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, SharedSet, Tell,
-    Trusted, Value as Plain,
+    Trusted, Value as Plain, cuda_text,
 };
 use millstream_flow::{Gang, GangMember, GangMemory};
 
@@ -248,14 +248,7 @@ fn trusted<R: Rule, V: Value, const THREADS: u32, const GROWS: bool>() -> Truste
 
 /// The gang's kernel, of which `threads` visit a row: each file goes on where the one before ends.
 pub(crate) fn cuda_source<R: Rule, V: Value>(threads: u32, grows: bool) -> CudaSource {
-    const TEXT: &str = concat!(
-        "#line 1 \"near_row.cuh\"\n",
-        include_str!("near_row.cuh"),
-        "#line 1 \"near_far_device.cuh\"\n",
-        include_str!("near_far_device.cuh"),
-        "#line 1 \"near_far.cuh\"\n",
-        include_str!("near_far.cuh"),
-    );
+    const TEXT: &str = cuda_text!("near_row.cuh", "near_far_device.cuh", "near_far.cuh");
     let (rule, bits, weighs) = (*R::CLASS, 8 * size_of::<V>(), u32::from(R::WEIGHS));
     let text = format!(
         "#include \"distances.cuh\"\n#define MILLSTREAM_ROW_WEIGHS {weighs}\n\

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::{Pod, Zeroable};
-use millstream_device::{CudaSource, Grid, Kernel, Parameter, Read, Shared, Trusted, Value};
+use millstream_device::{
+    CudaSource, Grid, Kernel, Parameter, Read, Shared, Trusted, Value, cuda_text,
+};
 
 use crate::near_rows::{IS_LONG, MOST, NONE, SPECIAL, row_words};
 use crate::relaxation::Rule;
@@ -89,12 +91,7 @@ pub(crate) fn pack_kernel<R: Rule>() -> Kernel<PackSignature<R::Weight>> {
 }
 
 pub(crate) fn cuda_source<R: Rule>() -> CudaSource {
-    const TEXT: &str = concat!(
-        "#line 1 \"near_row.cuh\"\n",
-        include_str!("near_row.cuh"),
-        "#line 1 \"pack_near_rows.cuh\"\n",
-        include_str!("pack_near_rows.cuh"),
-    );
+    const TEXT: &str = cuda_text!("near_row.cuh", "pack_near_rows.cuh");
     let (class, weighs) = (*R::CLASS, u32::from(R::WEIGHS));
     let text = format!(
         "#include \"distances.cuh\"\n#define MILLSTREAM_ROW_WEIGHS {weighs}\n\

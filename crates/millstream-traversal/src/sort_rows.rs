@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     CudaSource, DeviceBuffer, Grid, Kernel, KernelResult, Parameter, Read, Stream, Trusted, Value,
-    Write,
+    Write, cuda_text,
 };
 use millstream_graph::build::ArcWeight;
 use millstream_graph::pieces::InPieces;
@@ -183,12 +183,7 @@ impl Kernels {
 
 /// Of the rows without weights or with some.
 pub(crate) fn sources(has_weights: bool) -> [CudaSource; 3] {
-    const TEXT: &str = concat!(
-        "#line 1 \"long_row.cuh\"\n",
-        include_str!("long_row.cuh"),
-        "#line 1 \"sort_rows.cuh\"\n",
-        include_str!("sort_rows.cuh"),
-    );
+    const TEXT: &str = cuda_text!("long_row.cuh", "sort_rows.cuh");
     let text = format!("#define MILLSTREAM_ROWS_WEIGH {}\n{TEXT}", u32::from(has_weights));
     let source = |entry: &'static str| {
         let source = CudaSource::generated("sort_rows.cuh", entry, text.as_str());
