@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_device::{CudaSource, Grid, Kernel, KernelResult, Read, Trusted, Write};
+use millstream_device::{CudaSource, Kernel, Read, Trusted, Write};
 use millstream_graph::Partition;
 use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
@@ -126,18 +126,16 @@ pub(crate) fn pack_kernel<R: Real>() -> Kernel<Pack<R>> {
     let entry = if R::IS_DOUBLE { "pack_f64" } else { "pack_f32" };
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
     let source = unsafe { Trusted::new(cuda_source(entry)) };
-    Kernel::<Pack<R>>::new("pack", pack_twin::<R>).with_cuda(source)
+    Kernel::with_source("pack", source, |_, (rows, gives, packet)| {
+        for (to, &row) in packet.iter_mut().zip(rows) {
+            *to = gives[row as usize];
+        }
+        Ok(())
+    })
 }
 
 pub(crate) fn cuda_source(entry: &'static str) -> CudaSource {
     CudaSource::new("halo.cuh", entry, include_str!("halo.cuh"))
-}
-
-fn pack_twin<R: Real>(_: &Grid, (rows, gives, packet): (&[u32], &[R], &mut [R])) -> KernelResult {
-    for (to, &row) in packet.iter_mut().zip(rows) {
-        *to = gives[row as usize];
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -61,10 +61,9 @@ pub(crate) fn cuda_source(is_double: bool) -> CudaSource {
 
 /// The kernel.
 pub(crate) fn kernel<R: Real>() -> Kernel<Signature<R>> {
-    Kernel::<Signature<R>>::new("sweep", twin::<R>).with_cuda(
-        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
-        unsafe { Trusted::new(cuda_source(R::IS_DOUBLE)) },
-    )
+    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    let source = unsafe { Trusted::new(cuda_source(R::IS_DOUBLE)) };
+    Kernel::<Signature<R>>::with_source("sweep", source, twin::<R>)
 }
 
 /// What a vertex gives along an arc of weight 1, for a rank and what its arcs weigh.

@@ -2,7 +2,7 @@
 //! need not have them: `index_rows.cuh`, and its twins.
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
@@ -115,8 +115,7 @@ type Index = (Shared<u64>, Read<u64>, Write<u64>, Write<RowReport>);
 type List = (Read<u64>, Shared<u64>, Write<LongRow>);
 
 static INDEX: LazyLock<Kernel<Index>> = LazyLock::new(|| {
-    type View<'a> = (&'a [AtomicU64], &'a [u64], &'a mut [u64], &'a mut [RowReport]);
-    let twin = Kernel::from_closure("index_tiles", |_, view: View<'_>| {
+    Kernel::with_source("index_tiles", trusted("index_tiles"), |_, view| {
         let (counts, others, offsets, tiles) = view;
         for (tile, (rows, report)) in counts.chunks(ROWS_OF_TILE).zip(tiles).enumerate() {
             let mut all = RowReport::zeroed();
@@ -135,14 +134,12 @@ static INDEX: LazyLock<Kernel<Index>> = LazyLock::new(|| {
             *report = all;
         }
         Ok(())
-    });
-    twin.with_cuda(trusted("index_tiles"))
+    })
 });
 
 static SUM: LazyLock<Kernel<(Write<RowReport>, Write<u64>, Write<RowReport>)>> =
     LazyLock::new(|| {
-        type View<'a> = (&'a mut [RowReport], &'a mut [u64], &'a mut [RowReport]);
-        let twin = Kernel::from_closure("sum_tiles", |_, (tiles, offsets, report): View<'_>| {
+        Kernel::with_source("sum_tiles", trusted("sum_tiles"), |_, (tiles, offsets, report)| {
             let mut all = RowReport::zeroed();
             for tile in tiles {
                 let begin = all.arcs;
@@ -152,42 +149,36 @@ static SUM: LazyLock<Kernel<(Write<RowReport>, Write<u64>, Write<RowReport>)>> =
             offsets[offsets.len() - 1] = all.arcs;
             report[0] = all;
             Ok(())
-        });
-        twin.with_cuda(trusted("sum_tiles"))
+        })
     });
 
 static ADD: LazyLock<Kernel<(Read<RowReport>, Write<u64>)>> = LazyLock::new(|| {
-    type View<'a> = (&'a [RowReport], &'a mut [u64]);
-    let twin = Kernel::from_closure("add_tiles", |_, (tiles, offsets): View<'_>| {
+    Kernel::with_source("add_tiles", trusted("add_tiles"), |_, (tiles, offsets)| {
         // But the end of all.
         let rows = offsets.len() - 1;
         for (rows, tile) in offsets[..rows].chunks_mut(ROWS_OF_TILE).zip(tiles) {
             rows.iter_mut().for_each(|offset| *offset += tile.arcs);
         }
         Ok(())
-    });
-    twin.with_cuda(trusted("add_tiles"))
+    })
 });
 
 static LIST: LazyLock<Kernel<List>> = LazyLock::new(|| {
-    type View<'a> = (&'a [u64], &'a [AtomicU64], &'a mut [LongRow]);
-    let twin = Kernel::from_closure("list_long_rows", |_, (offsets, _, rows): View<'_>| {
+    Kernel::with_source("list_long_rows", trusted("list_long_rows"), |_, (offsets, _, rows)| {
         let long = offsets.windows(2).filter_map(|row| LongRow::of(row[0], row[1]));
         rows.iter_mut().zip(long).for_each(|(place, row)| *place = row);
         Ok(())
-    });
-    twin.with_cuda(trusted("list_long_rows"))
+    })
 });
 
 static MARK: LazyLock<Kernel<(Read<u64>, Write<u32>)>> = LazyLock::new(|| {
-    let twin = Kernel::from_closure("mark_rows", |_, (offsets, bits): (&[u64], &mut [u32])| {
+    Kernel::with_source("mark_rows", trusted("mark_rows"), |_, (offsets, bits)| {
         bits.fill(0);
         for (row, _) in offsets.windows(2).enumerate().filter(|(_, row)| row[0] < row[1]) {
             bits[row / 32] |= 1 << (row % 32);
         }
         Ok(())
-    });
-    twin.with_cuda(trusted("mark_rows"))
+    })
 });
 
 fn trusted(entry: &'static str) -> Trusted<CudaSource> {

@@ -3,13 +3,12 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytemuck::Pod;
 use millstream_device::{
-    CudaSource, DeviceBuffer, Kernel, KernelResult, Parameter, Read, Shared, SharedBuffer, Stream,
-    Trusted, Value, Write,
+    CudaSource, DeviceBuffer, Kernel, Read, Shared, SharedBuffer, Stream, Trusted, Value, Write,
 };
 use millstream_flow::Context;
 use millstream_graph::RowIndex;
@@ -258,37 +257,33 @@ impl Reversal<'_> {
 type WeightsOf<W> = fn(&PartWeights) -> Option<&DeviceBuffer<W>>;
 
 /// Targets, the new ids of vertices, the first of these that there is a count for, and counts.
-static COUNT: LazyLock<Kernel<(Read<u32>, Read<u32>, Value<u32>, Shared<u64>)>> =
-    LazyLock::new(|| {
-        type View<'a> = (&'a [u32], &'a [u32], u32, &'a [AtomicU64]);
-        let twin = Kernel::from_closure("count_reversed", |_, view: View<'_>| {
-            let (targets, new_ids, first, counts) = view;
-            for &target in targets {
-                if let Some(count) = counts.get(row_of_vertex(target, new_ids, first)) {
-                    // The kernel's end publishes it.
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
+static COUNT: Kernel<(Read<u32>, Read<u32>, Value<u32>, Shared<u64>)> = Kernel::with_source(
+    "count_reversed",
+    trusted("count_reversed"),
+    |_, (targets, new_ids, first, counts)| {
+        for &target in targets {
+            if let Some(count) = counts.get(row_of_vertex(target, new_ids, first)) {
+                // The kernel's end publishes it.
+                count.fetch_add(1, Ordering::Relaxed);
             }
-            Ok(())
-        });
-        twin.with_cuda(trusted("count_reversed"))
-    });
+        }
+        Ok(())
+    },
+);
 
 /// Offsets and targets of rows, and of those of the same vertices that have more.
-static KEEP: LazyLock<Kernel<(Read<u64>, Read<u32>, Read<u64>, Write<u32>)>> =
-    LazyLock::new(|| {
-        type View<'a> = (&'a [u64], &'a [u32], &'a [u64], &'a mut [u32]);
-        let twin = Kernel::from_closure("keep_rows", |_, view: View<'_>| {
-            let (offsets, targets, their_offsets, their_targets) = view;
-            for (row, their_row) in offsets.windows(2).zip(their_offsets.windows(2)) {
-                let targets = &targets[row[0] as usize..row[1] as usize];
-                let end = their_row[1] as usize;
-                their_targets[end - targets.len()..end].copy_from_slice(targets);
-            }
-            Ok(())
-        });
-        twin.with_cuda(trusted("keep_rows"))
-    });
+static KEEP: Kernel<(Read<u64>, Read<u32>, Read<u64>, Write<u32>)> = Kernel::with_source(
+    "keep_rows",
+    trusted("keep_rows"),
+    |_, (offsets, targets, their_offsets, their_targets)| {
+        for (row, their_row) in offsets.windows(2).zip(their_offsets.windows(2)) {
+            let targets = &targets[row[0] as usize..row[1] as usize];
+            let end = their_row[1] as usize;
+            their_targets[end - targets.len()..end].copy_from_slice(targets);
+        }
+        Ok(())
+    },
+);
 
 /// The row of a vertex, the first being that of a vertex `first` by its new id.
 fn row_of_vertex(vertex: u32, new_ids: &[u32], first: u32) -> usize {
@@ -304,42 +299,37 @@ type Signature<W> = (
     (Shared<u64>, Read<u64>, Read<u32>, Write<u32>, Write<W>, Value<u32>),
 );
 
-static INTEGERS: LazyLock<Kernel<Signature<u32>>> = LazyLock::new(kernel);
-static REALS: LazyLock<Kernel<Signature<f32>>> = LazyLock::new(kernel);
+static INTEGERS: Kernel<Signature<u32>> = kernel();
+static REALS: Kernel<Signature<f32>> = kernel();
 
-fn kernel<W: Pod + Send + Sync>() -> Kernel<Signature<W>> {
-    let twin = Kernel::from_closure("reverse_rows", |_, view| reverse(view));
-    twin.with_cuda(trusted("reverse_rows"))
-}
-
-fn reverse<W: Pod + Send + Sync>(
-    (from, to): <Signature<W> as Parameter>::View<'_>,
-) -> KernelResult {
-    let (offsets, targets, weights, its_first) = from;
-    let (counts, their_offsets, new_ids, their_targets, their_weights, first) = to;
-    visit_rows(offsets, 0..targets.len(), |row, arcs| {
-        for arc in arcs {
-            let reversed = row_of_vertex(targets[arc], new_ids, first);
-            let Some(count) = counts.get(reversed) else { continue };
-            // Nobody else counts, and the kernel's end publishes it.
-            let last = count.fetch_sub(1, Ordering::Relaxed) - 1;
-            let place = their_offsets[reversed] as usize + last as usize;
-            their_targets[place] = its_first + row as u32;
-            if let Some(&weight) = weights.get(arc) {
-                their_weights[place] = weight;
+const fn kernel<W: Pod + Send + Sync>() -> Kernel<Signature<W>> {
+    Kernel::with_source("reverse_rows", trusted("reverse_rows"), |_, (from, to)| {
+        let (offsets, targets, weights, its_first) = from;
+        let (counts, their_offsets, new_ids, their_targets, their_weights, first) = to;
+        visit_rows(offsets, 0..targets.len(), |row, arcs| {
+            for arc in arcs {
+                let reversed = row_of_vertex(targets[arc], new_ids, first);
+                let Some(count) = counts.get(reversed) else { continue };
+                // Nobody else counts, and the kernel's end publishes it.
+                let last = count.fetch_sub(1, Ordering::Relaxed) - 1;
+                let place = their_offsets[reversed] as usize + last as usize;
+                their_targets[place] = its_first + row as u32;
+                if let Some(&weight) = weights.get(arc) {
+                    their_weights[place] = weight;
+                }
             }
-        }
-    });
-    Ok(())
+        });
+        Ok(())
+    })
 }
 
-fn trusted(entry: &'static str) -> Trusted<CudaSource> {
+const fn trusted(entry: &'static str) -> Trusted<CudaSource> {
     // SAFETY: the kernels keep to their arguments as the signatures say, as their twins do.
     unsafe { Trusted::new(cuda_source(entry)) }
 }
 
 /// One of the kernels.
-fn cuda_source(entry: &'static str) -> CudaSource {
+const fn cuda_source(entry: &'static str) -> CudaSource {
     CudaSource::new("reversed_rows.cuh", entry, include_str!("reversed_rows.cuh"))
 }
 

@@ -174,9 +174,9 @@ impl Kernels {
             unsafe { Trusted::new(source) }
         });
         Kernels {
-            short: Kernel::from_closure("sort_short_rows", sort_short).with_cuda(short),
-            long: Kernel::from_closure("sort_long_rows", sort_long).with_cuda(long),
-            longest: Kernel::from_closure("sort_longest_rows", sort_longest).with_cuda(longest),
+            short: Kernel::<Short>::with_source("sort_short_rows", short, sort_short),
+            long: Kernel::<Long>::with_source("sort_long_rows", long, sort_long),
+            longest: Kernel::<Longest>::with_source("sort_longest_rows", longest, sort_longest),
         }
     }
 }

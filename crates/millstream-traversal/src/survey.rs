@@ -1,13 +1,11 @@
 //! What is found out about a graph that is on the devices: `survey.cuh`, and its twin.
 
 use std::ops::Range;
-use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
 
 use bytemuck::Pod;
 use millstream_device::{
-    CudaSource, DeviceBuffer, Grid, Kernel, KernelResult, Parameter, Read, Shared, SharedBuffer,
-    Stream, Trusted, Value,
+    CudaSource, DeviceBuffer, Grid, Kernel, Read, Shared, SharedBuffer, Stream, Trusted, Value,
 };
 use millstream_graph::imbalance;
 use millstream_graph::pieces::visit_rows;
@@ -72,8 +70,8 @@ const WORDS: usize = 3;
 /// Offsets, targets and weights of rows, their first vertex, and the answer.
 type Signature<W> = (Read<u64>, Read<u32>, Read<W>, Value<u32>, Shared<u64>);
 
-static SURVEY: LazyLock<Kernel<Signature<u32>>> = LazyLock::new(kernel);
-static SURVEY_REALS: LazyLock<Kernel<Signature<f32>>> = LazyLock::new(kernel);
+static SURVEY: Kernel<Signature<u32>> = kernel();
+static SURVEY_REALS: Kernel<Signature<f32>> = kernel();
 
 fn launch(
     stream: &Stream,
@@ -97,36 +95,32 @@ fn launch(
     SURVEY.launch(stream, size, (offsets, targets, weights, first_vertex, words))
 }
 
-fn kernel<W: Pod + Send + Sync>() -> Kernel<Signature<W>> {
+const fn kernel<W: Pod + Send + Sync>() -> Kernel<Signature<W>> {
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
     let source = unsafe { Trusted::new(cuda_source()) };
-    Kernel::from_closure("survey", |_, view| survey(view)).with_cuda(source)
-}
-
-pub(crate) fn cuda_source() -> CudaSource {
-    CudaSource::new("survey.cuh", "survey", include_str!("survey.cuh"))
-}
-
-fn survey<W: Pod + Send + Sync>(
-    (offsets, targets, weights, first, words): <Signature<W> as Parameter>::View<'_>,
-) -> KernelResult {
-    Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
-        let (mut sum, mut lowest, mut end) = (0u64, 0, 0);
-        visit_rows(offsets, block.range, |row, arcs| {
-            let from = first + row as u32;
-            for arc in arcs {
-                let to = targets[arc];
-                let weight = weights.get(arc).map(|&weight| bytemuck::cast::<W, u32>(weight));
-                sum = sum.wrapping_add(imbalance(from, to, weight));
-                lowest = lowest.max(u32::MAX - to);
-                end = end.max(to + 1);
-            }
-        });
-        words[0].fetch_add(sum, Ordering::Relaxed);
-        words[1].fetch_max(lowest.into(), Ordering::Relaxed);
-        words[2].fetch_max(end.into(), Ordering::Relaxed);
-        Ok(())
+    Kernel::with_source("survey", source, |_, (offsets, targets, weights, first, words)| {
+        Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
+            let (mut sum, mut lowest, mut end) = (0u64, 0, 0);
+            visit_rows(offsets, block.range, |row, arcs| {
+                let from = first + row as u32;
+                for arc in arcs {
+                    let to = targets[arc];
+                    let weight = weights.get(arc).map(|&weight| bytemuck::cast::<W, u32>(weight));
+                    sum = sum.wrapping_add(imbalance(from, to, weight));
+                    lowest = lowest.max(u32::MAX - to);
+                    end = end.max(to + 1);
+                }
+            });
+            words[0].fetch_add(sum, Ordering::Relaxed);
+            words[1].fetch_max(lowest.into(), Ordering::Relaxed);
+            words[2].fetch_max(end.into(), Ordering::Relaxed);
+            Ok(())
+        })
     })
+}
+
+pub(crate) const fn cuda_source() -> CudaSource {
+    CudaSource::new("survey.cuh", "survey", include_str!("survey.cuh"))
 }
 
 fn rounded(range: Range<u32>, vertices: u32) -> Range<u32> {
