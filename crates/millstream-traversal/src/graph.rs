@@ -246,11 +246,7 @@ impl DistributedGraph {
         &self,
         initial: impl Into<Arc<[V]>>,
     ) -> Result<Vec<SharedBuffer<V>>> {
-        let initial = initial.into();
-        let upload = |stream: &Stream, buffer: &SharedBuffer<V>| {
-            stream.upload_shared(Arc::clone(&initial), buffer, 0..buffer.len())
-        };
-        self.made(self.context.devices(), upload).await
+        self.uploaded(self.context.devices(), initial.into()).await
     }
 
     /// As [`DistributedGraph::shared`], on `devices` of the context. Each of `vertices` gets the
@@ -278,11 +274,7 @@ impl DistributedGraph {
         if vertices.len() > MOST_FILLS {
             let mut all = vec![value; self.vertices() as usize];
             vertices.iter().for_each(|&vertex| all[vertex as usize] = special);
-            let all: Arc<[V]> = all.into();
-            let upload = |stream: &Stream, buffer: &SharedBuffer<V>| {
-                stream.upload_shared(Arc::clone(&all), buffer, 0..buffer.len())
-            };
-            return self.made(devices, upload).await;
+            return self.uploaded(devices, all.into()).await;
         }
         let fill = |stream: &Stream, buffer: &SharedBuffer<V>| {
             stream.fill_shared(buffer, 0..buffer.len(), value)?;
@@ -292,6 +284,18 @@ impl DistributedGraph {
                 .try_for_each(|vertex| stream.fill_shared(buffer, vertex..vertex + 1, special))
         };
         self.made(devices, fill).await
+    }
+
+    /// A buffer on each of `devices` with these values of all vertices.
+    async fn uploaded<V: AtomicPod>(
+        &self,
+        devices: &[Device],
+        values: Arc<[V]>,
+    ) -> Result<Vec<SharedBuffer<V>>> {
+        let upload = |stream: &Stream, buffer: &SharedBuffer<V>| {
+            stream.upload_shared(Arc::clone(&values), buffer, 0..buffer.len())
+        };
+        self.made(devices, upload).await
     }
 
     /// A buffer on each of `devices` for a value of every vertex, which `make` writes.
