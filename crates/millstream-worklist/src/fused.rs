@@ -119,6 +119,8 @@ pub(crate) struct FusedRun<P: Program> {
     pub(crate) context: Context,
     pub(crate) devices: Vec<Arc<WorklistDevice<P>>>,
     pub(crate) is_ring: bool,
+    /// Of each device, which has as many inboxes.
+    pub(crate) outboxes: usize,
     pub(crate) steps: ThresholdSteps,
     pub(crate) patience: Duration,
     pub(crate) rings: Rings,
@@ -185,21 +187,15 @@ impl<P: Program> FusedRun<P> {
         }
     }
 
-    /// Inboxes of a device, and outboxes.
-    fn boxes(&self) -> usize {
-        let others = self.devices.len() - 1;
-        if self.is_ring { others.min(1) } else { others }
-    }
-
     /// Rings from one device to another, each with a block of its own at both ends:
     /// one alone does not keep up with what all others emit. By measurement an
     /// eighth of a device's blocks send, and as many receive.
     fn lanes(&self, blocks: u32) -> usize {
-        (blocks as usize / 8 / self.boxes().max(1)).max(1)
+        (blocks as usize / 8 / self.outboxes.max(1)).max(1)
     }
 
     async fn memory(&self, lanes: usize) -> Result<Memory> {
-        let rings = self.boxes() * lanes;
+        let rings = self.outboxes * lanes;
         let ring_words = self.rings.words::<P>();
         let host = self.context.host();
         let mut memory = Memory {
@@ -220,7 +216,7 @@ impl<P: Program> FusedRun<P> {
             memory.inboxes.push(device.shared((rings * ring_words).max(1))?);
             memory.credits.push(device.shared((rings * 2).max(1))?);
             memory.scratches.push(device.shared(GANG_SCRATCH_WORDS)?);
-            let words = status::outbox_standing(self.boxes(), self.boxes());
+            let words = status::outbox_standing(self.outboxes, self.outboxes);
             memory.reports.push(host.shared(words)?);
         }
         Ok(memory)
@@ -299,12 +295,12 @@ impl<P: Program> FusedRun<P> {
     fn links(&self, place: usize, report: &SharedBuffer<u64>) -> Result<Vec<LinkStatistics>> {
         let member = &self.devices[place];
         let mut links = Vec::new();
-        for outbox in 0..self.boxes() {
+        for outbox in 0..self.outboxes {
             let to = match member.here.next {
                 Some(next) => next,
                 None => outbox + usize::from(outbox >= place),
             };
-            let at = status::outbox_traffic(self.boxes(), outbox);
+            let at = status::outbox_traffic(self.outboxes, outbox);
             let (packets, items) = (report.load(at)?, report.load(at + 1)?);
             let mut link =
                 LinkStatistics::new(member.device.name(), self.devices[to].device.name());
@@ -345,13 +341,13 @@ impl<P: Program> FusedRun<P> {
         let [lowest, ready, deferred] =
             [LOWEST_DEFERRED, READY_ENTRIES, DEFERRED_ENTRIES].map(|word| report.load(word));
         let (lowest, ready, deferred) = (lowest?, entries_in(ready?), entries_in(deferred?));
-        let threshold = report.load(status::words(self.boxes()))?;
+        let threshold = report.load(status::words(self.outboxes))?;
         let mut text = format!(
             ", threshold {threshold}, lowest deferred {lowest}, entries: {ready} ready, \
              {deferred} deferred"
         );
-        for outbox in 0..self.boxes() {
-            let at = status::outbox_standing(self.boxes(), outbox);
+        for outbox in 0..self.outboxes {
+            let at = status::outbox_standing(self.outboxes, outbox);
             let [entries, tail, head] = [at, at + 1, at + 2].map(|word| report.load(word));
             let (entries, tail, head) = (entries_in(entries?), tail?, head?);
             text += &format!(", outbox {outbox}: {entries}; {tail} packets sent, {head} taken");

@@ -266,7 +266,7 @@ impl<P: Program> DistributedWorklist<P> {
         if let Some(gang) = fused_gang {
             let (context, patience) = (self.context.clone(), self.patience);
             let rings = Rings::new::<P::Packet>(self.buffers, packet_bytes)?;
-            let run = FusedRun { context, devices, is_ring, steps, patience, rings };
+            let run = FusedRun { context, devices, is_ring, outboxes, steps, patience, rings };
             return run.run(gang).await;
         }
         let graph = Graph::new(&self.context);
