@@ -1,11 +1,10 @@
 //! One sweep by pulling, as a kernel: the twin of `sweep.cuh`.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
-    CudaSource, Grid, Kernel, KernelResult, Read, Shared, Trusted, Value, Write,
+    CudaSource, Grid, Kernel, KernelResult, Parameter, Read, Shared, Trusted, Value, Write,
 };
 use parking_lot::Mutex;
 
@@ -52,11 +51,9 @@ pub(crate) const PART_WORDS: usize = 2;
 /// vertices that no step leaves along an arc; both as bits of an f64.
 pub(crate) const REPORT: usize = 2;
 
-const FILE: &str = "sweep.cuh";
-
 pub(crate) fn cuda_source(is_double: bool) -> CudaSource {
     let entry = if is_double { "sweep_f64" } else { "sweep_f32" };
-    CudaSource::new(FILE, entry, include_str!("sweep.cuh")).structs(&[Settings::LAYOUT])
+    CudaSource::new("sweep.cuh", entry, include_str!("sweep.cuh")).structs(&[Settings::LAYOUT])
 }
 
 /// The kernel.
@@ -84,15 +81,7 @@ pub(crate) fn is_over(tolerance: f64, most: u32, sweeps: u32, change: f64) -> bo
 }
 
 /// What the twin sees of a [`Signature`].
-type View<'a, R> = (
-    (&'a [u64], &'a [u32], &'a [R]),
-    (&'a [R], &'a [R]),
-    &'a [R],
-    &'a mut [R],
-    &'a [AtomicU64],
-    &'a [AtomicU64],
-    Settings,
-);
+type View<'a, R> = <Signature<R> as Parameter>::View<'a>;
 
 fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
     let (arcs, vertices, given, mut gives, _, report, settings) = view;
