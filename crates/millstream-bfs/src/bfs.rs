@@ -1,20 +1,16 @@
 //! The public algorithm: a graph on the devices, and runs on it \[G §4.6.1\].
 
-use std::time::Duration;
-
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, partition};
 use millstream_traversal::internals::{
-    Answer, Attempt, NearFar, NearRows, Outcome, PATIENCE, Settings, can_meet, check_kernels_push,
+    Answer, Attempt, NearFar, NearRows, Outcome, Settings, can_meet, check_kernels_push,
     check_partition, run,
 };
 use millstream_traversal::{
-    Columns, DegreeOrder, Delta, DepthProbe, DistributedGraph, Layout, UNREACHED, Unsuitable,
-    WorklistOptions,
+    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, UNREACHED, Unsuitable,
 };
-use millstream_worklist::WorklistStatistics;
 
 use crate::algorithm::Algorithm;
 use crate::hubs::Hubs;
@@ -22,130 +18,10 @@ use crate::incoming::Incoming;
 use crate::isolated::Isolated;
 use crate::level_search::LevelSearch;
 use crate::near::{has_many_levels, near_rows};
+use crate::options::BfsOptions;
+use crate::result::BfsResult;
 use crate::rule::Levels;
 use crate::{Error, Result};
-
-/// How a BFS runs.
-///
-/// ```
-/// use millstream_bfs::{Bfs, BfsOptions};
-/// use millstream_flow::{Context, Devices};
-/// use millstream_graph::CsrGraph;
-///
-/// let context = Context::builder().devices(Devices::host(2)).build()?;
-/// let path = CsrGraph::from_edges(4, &[(0, 1), (1, 2), (2, 3)])?;
-/// let mut options = BfsOptions::default();
-/// options.depth_limit = Some(2);
-/// options.predecessors = true;
-/// let result = context.block_on(async {
-///     Bfs::with_options(&context, &path, options).await?.run(&[0]).await
-/// })??;
-/// assert_eq!(result.levels, [0, 1, 2, u32::MAX]);
-/// assert_eq!(result.predecessors.unwrap_or_default()[..3], [u32::MAX, 0, 1]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct BfsOptions {
-    /// Which way to search.
-    pub algorithm: Algorithm,
-    /// How the worklist of an asynchronous search runs.
-    pub worklist: WorklistOptions,
-    /// How long a run may go on without any change before it fails. Where devices search without a
-    /// worklist: how long GPUs wait for each other. Ten seconds unless set.
-    pub patience: Duration,
-    /// Last level to reach; all unless set.
-    pub depth_limit: Option<u32>,
-    /// Whether to find predecessors too; the packets of an asynchronous search are
-    /// twice as large then.
-    pub predecessors: bool,
-    /// Steps of the priority threshold \[G §4.4\], or between near and far piles, in levels, of
-    /// which a part counts as a whole one. A search level by level has none.
-    pub delta: Delta,
-    /// Level-synchronous search only: the next level is searched bottom-up if the vertices of the frontier,
-    /// times `alpha`, outnumber those not visited yet, and the frontier has grown by at least an eighth. 0
-    /// never goes bottom-up; values above 2^25 are treated as 2^25.
-    pub alpha: u32,
-    /// Level-synchronous search only: from bottom-up the search returns to top-down when the vertices of the
-    /// frontier, times `beta`, are fewer than those not visited yet.
-    pub beta: u32,
-    /// Whether [the upload](Bfs::with_options) makes, and searches read, layouts beside the graph's rows: the
-    /// degree order, packed rows (which a near-far search needs) and hubs (for a level-synchronous one). The
-    /// transpose is made in any case, if there is room. Without layouts uploads are faster and searches,
-    /// as a rule, slower.
-    pub layouts: bool,
-    /// Near-far search on GPUs only: how many vertices may wait on a GPU at a time. Twice as many may be in
-    /// its far piles, of which each block has an equal part. Each takes 40 to 48 bytes; values above 2^26
-    /// are treated as 2^26. If a block runs out of room, the search starts again level by level, and later
-    /// searches with no more room start that way.
-    pub waiting: usize,
-}
-
-impl Default for BfsOptions {
-    fn default() -> BfsOptions {
-        BfsOptions {
-            algorithm: Algorithm::Auto,
-            worklist: WorklistOptions::default(),
-            patience: PATIENCE,
-            depth_limit: None,
-            predecessors: false,
-            delta: Delta::default(),
-            alpha: 14,
-            beta: 24,
-            layouts: true,
-            waiting: NearFar::<Levels>::WAITING,
-        }
-    }
-}
-
-impl BfsOptions {
-    /// Whether they have a meaning, whatever the graph is.
-    ///
-    /// # Errors
-    /// A step that is none.
-    pub fn check(&self) -> Result<()> {
-        Ok(self.delta.check()?)
-    }
-}
-
-/// What a BFS found, by original vertex id.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct BfsResult {
-    /// Arcs from the nearest source; [`UNREACHED`] where there is no path.
-    pub levels: Vec<u32>,
-    /// The vertex before on such a path; [`UNREACHED`] for sources and where
-    /// there is none. `None` unless asked for.
-    pub predecessors: Option<Vec<u32>>,
-    /// The algorithm that ran: another than [`Bfs::algorithm`] where that could not answer.
-    pub algorithm: Algorithm,
-    /// What the devices did.
-    pub statistics: WorklistStatistics,
-    /// The step of the priority threshold, or between near and far piles, in levels; `None` without.
-    pub delta: Option<u32>,
-    /// From the first item to the last, values in place and left on the devices; with the
-    /// attempt before, if [`Bfs::algorithm`] could not answer.
-    pub run_time: Duration,
-    /// Bringing the values to the host.
-    pub gather_time: Duration,
-}
-
-impl BfsResult {
-    /// Whether a path leads to `vertex`; `false` if there is no such vertex.
-    pub fn is_reached(&self, vertex: u32) -> bool {
-        self.levels.get(vertex as usize).is_some_and(|&level| level != UNREACHED)
-    }
-
-    /// Vertices reached: the fewest work-items that any search needs.
-    pub fn reached(&self) -> u64 {
-        self.levels.iter().filter(|&&level| level != UNREACHED).count() as u64
-    }
-
-    /// The last level with a vertex; `None` if nothing was reached.
-    pub fn max_level(&self) -> Option<u32> {
-        self.levels.iter().copied().filter(|&level| level != UNREACHED).max()
-    }
-}
 
 /// A graph spread over the devices of a context, for any number of runs.
 ///

@@ -19,8 +19,8 @@ use millstream_traversal::{DistributedGraph, UNREACHED};
 use crate::Result;
 use crate::hubs::{DeviceHubs, Hubs, SplitRow};
 use crate::isolated::{Beginning, Isolated};
+use crate::level_pilot::Rules;
 use crate::level_twin;
-use crate::phase::Rules;
 
 /// Rows: where each owned vertex's begins, and targets.
 pub(crate) type Rows = (Read<u64>, Read<u32>);

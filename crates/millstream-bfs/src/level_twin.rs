@@ -15,8 +15,8 @@ use millstream_traversal::internals::{
 };
 
 use crate::Result;
+use crate::level_pilot::{Phase, Pilot, Totals};
 use crate::level_search::{LevelSearch, Rows};
-use crate::phase::{Phase, Pilot, Totals};
 
 /// Rows that leave and that enter; levels and predecessors, the log, and two copies of the visited bits, of all
 /// vertices; which of these the device owns.

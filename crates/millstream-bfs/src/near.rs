@@ -7,7 +7,7 @@ use millstream_traversal::{DepthProbe, DistributedGraph, Unsuitable};
 
 use crate::Result;
 use crate::algorithm::Algorithm;
-use crate::bfs::BfsOptions;
+use crate::options::BfsOptions;
 use crate::rule::Levels;
 
 /// The packed rows of a graph whose neighbourhoods are as deep as `depth` says, if options and levels

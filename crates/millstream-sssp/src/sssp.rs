@@ -1,8 +1,6 @@
 //! The public algorithm: a weighted graph on the devices, and runs on it
 //! \[G §4.6.1\].
 
-use std::time::Duration;
-
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::Context;
@@ -15,73 +13,17 @@ use millstream_traversal::internals::{
 use millstream_traversal::{
     Columns, Delta, DepthProbe, DistributedGraph, Error as TraversalError, Layout, UNREACHED,
 };
-use millstream_worklist::WorklistStatistics;
 use rayon::prelude::*;
 
 use crate::algorithm::Algorithm;
 use crate::means::Means;
 use crate::near_graph::NearGraph;
 use crate::options::SsspOptions;
+use crate::result::SsspResult;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
 use crate::step_graph::{StepGraph, is_worth_it};
-use crate::step_search::{Manner, StepSearch};
+use crate::step_search::{StepOptions, StepSearch};
 use crate::{Error, Result};
-
-/// What was found, by original vertex id.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SsspResult {
-    /// From the nearest source, in the weights' own type.
-    pub distances: Distances,
-    /// The vertex before on a shortest path; [`UNREACHED`] for sources and where
-    /// there is no path. `None` unless asked for.
-    pub predecessors: Option<Vec<u32>>,
-    /// The algorithm that ran: another than [`Sssp::algorithm`] where that could not answer.
-    pub algorithm: Algorithm,
-    /// What the devices did.
-    pub statistics: WorklistStatistics,
-    /// The step of the priority threshold, or of the search, in the type of the weights: of
-    /// integers, at least 1; `None` without.
-    pub delta: Option<f64>,
-    /// From the first item to the last, values in place and left on the devices; with the
-    /// attempt before, if [`Sssp::algorithm`] could not answer.
-    pub run_time: Duration,
-    /// Bringing the values to the host.
-    pub gather_time: Duration,
-}
-
-impl SsspResult {
-    /// Whether a path leads to `vertex`; `false` if there is no such vertex.
-    pub fn is_reached(&self, vertex: u32) -> bool {
-        let vertex = vertex as usize;
-        match &self.distances {
-            Distances::Integer(all) => all.get(vertex).is_some_and(|&d| d != UNREACHED),
-            Distances::Real(all) => all.get(vertex).is_some_and(|d| d.is_finite()),
-        }
-    }
-
-    /// Vertices reached: the fewest work-items that any search needs.
-    pub fn reached(&self) -> u64 {
-        let count = match &self.distances {
-            Distances::Integer(all) => all.iter().filter(|&&d| d != UNREACHED).count(),
-            Distances::Real(all) => all.iter().filter(|d| d.is_finite()).count(),
-        };
-        count as u64
-    }
-
-    /// The largest distance of a vertex that is reached; `None` if none is.
-    pub fn max_distance(&self) -> Option<f64> {
-        let finite: Box<dyn Iterator<Item = f64>> = match &self.distances {
-            Distances::Integer(all) => {
-                Box::new(all.iter().filter(|&&d| d != UNREACHED).map(|&d| f64::from(d)))
-            }
-            Distances::Real(all) => {
-                Box::new(all.iter().filter(|d| d.is_finite()).map(|&d| f64::from(d)))
-            }
-        };
-        finite.max_by(f64::total_cmp)
-    }
-}
 
 /// A weighted graph spread over the devices of a context, for any number of runs.
 ///
@@ -361,8 +303,8 @@ impl Sssp {
             }
             Uploaded::Stepping(graph) => {
                 let [pull, rest] = [pull, rest].map(|factor| factor.min(MOST_FACTOR));
-                let manner = Manner { limit, delta: step, pull, rest, patience };
-                StepSearch::<R>::new(graph, manner)?.run::<V>(sources).await?
+                let options = StepOptions { limit, delta: step, pull, rest, patience };
+                StepSearch::<R>::new(graph, options)?.run::<V>(sources).await?
             }
             Uploaded::NearFar(near) => {
                 let steps = (step, delta == Delta::Auto);

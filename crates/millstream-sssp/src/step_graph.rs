@@ -13,7 +13,7 @@ use millstream_traversal::{
 
 use crate::divided_rows::divided;
 use crate::means::Means;
-use crate::step_lights::Lights;
+use crate::step_lights::LightArcCounts;
 use crate::{Error, Result};
 
 /// The rows of vertices that arcs leave.
@@ -37,7 +37,7 @@ pub(crate) struct StepGraph {
     /// The bits of the smallest weight.
     pub(crate) lightest: u32,
     /// Of the last search.
-    pub(crate) lights: Mutex<Option<Lights>>,
+    pub(crate) lights: Mutex<Option<LightArcCounts>>,
     /// How long making it took.
     time: Duration,
 }

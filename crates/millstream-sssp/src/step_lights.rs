@@ -15,9 +15,9 @@ const QUARTERS: usize = 4;
 
 type Signature<W> = (Read<u64>, Read<W>, Shared<u32>, Value<u32>);
 
-/// The numbers for one step, kept from search to search.
+/// How many light arcs each row has, by quarters of a step, for one step width; kept from search to search.
 #[derive(Debug)]
-pub(crate) struct Lights {
+pub(crate) struct LightArcCounts {
     /// The bits of the step.
     delta: u32,
     of_devices: Vec<SharedBuffer<u32>>,
@@ -35,7 +35,7 @@ impl<R: DistanceRule> StepSearch<'_, R> {
             return Ok(lights.of_devices.clone());
         }
         let of_devices = self.count_lights(delta).await?;
-        *known = Some(Lights { delta, of_devices: of_devices.clone() });
+        *known = Some(LightArcCounts { delta, of_devices: of_devices.clone() });
         Ok(of_devices)
     }
 

@@ -51,7 +51,7 @@ millstream_device::cuda_struct! {
 
 /// How a search goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct StepOptions {
     /// Keys above this are left out.
     pub(crate) limit: u32,
     /// The width of a step; `None` for a single one.
@@ -81,20 +81,20 @@ type RowsOf<'a, W> = (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>, &'a DeviceBu
 /// A search, on a graph whose weights are those of the rule.
 pub(crate) struct StepSearch<'a, R: DistanceRule> {
     pub(crate) graph: &'a StepGraph,
-    manner: Manner,
+    options: StepOptions,
     /// Of each device, the weights of the arcs that leave and that enter.
     weights: Vec<[std::sync::Arc<DeviceBuffer<R::Weight>>; 2]>,
 }
 
 impl<'a, R: DistanceRule> StepSearch<'a, R> {
-    pub(crate) fn new(graph: &'a StepGraph, manner: Manner) -> Result<Self> {
+    pub(crate) fn new(graph: &'a StepGraph, options: StepOptions) -> Result<Self> {
         let mut weights = Vec::new();
         let context = graph.incoming.context();
         for (place, device) in context.devices().iter().enumerate() {
             let of = |part| R::weights_on(device, part);
             weights.push([of(graph.outgoing(place))?, of(&graph.incoming.parts()[place])?]);
         }
-        Ok(StepSearch { graph, manner, weights })
+        Ok(StepSearch { graph, options, weights })
     }
 
     /// Searches from `sources`, given by original ids.
@@ -142,7 +142,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let (context, vertices) = (incoming.context(), incoming.vertices() as usize);
         let source = V::new(0, UNREACHED);
         let values = incoming.filled(context.devices(), V::UNREACHED, sources, source).await?;
-        let (patience, reported) = (self.manner.patience, GangWork::REPORT_WORDS);
+        let (patience, reported) = (self.options.patience, GangWork::REPORT_WORDS);
         // Behind the barrier's, `StepDevice::unlisted`.
         let gangs = GangMemory::of_all(context, 1, reported, patience)?;
         let lights = self.lights(self.settings(0).delta).await?;
@@ -167,7 +167,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     }
 
     pub(crate) fn settings(&self, place: usize) -> Settings {
-        let Manner { limit, delta, pull, rest, patience } = self.manner;
+        let StepOptions { limit, delta, pull, rest, patience } = self.options;
         let step = delta.map(R::step);
         Settings {
             place: GangPlace::new(self.graph.incoming.partition(), place, patience),
