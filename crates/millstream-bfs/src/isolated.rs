@@ -1,12 +1,13 @@
 //! Which vertices a search need not look for, and the bits that it begins with.
 
 use std::collections::BTreeMap;
+use std::iter::repeat;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
 use millstream_device::{DeviceBuffer, SharedBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
+use millstream_traversal::internals::on_each_device;
 use rayon::prelude::*;
 
 use crate::Result;
@@ -47,13 +48,8 @@ impl Isolated {
         let bits: Arc<[u32]> = words.map(|at| word(32 * at)).collect();
         let connected =
             vertices - bits.par_iter().in_pieces().map(|word| word.count_ones()).sum::<u32>();
-        let (mut on_devices, mut completions) = (Vec::new(), Vec::new());
-        for device in context.devices() {
-            let stream = device.stream()?;
-            on_devices.push(stream.lent(Arc::clone(&bits))?);
-            completions.push(stream.completed()?);
-        }
-        try_join_all(completions).await?;
+        let lend = |_, stream: &Stream, ()| stream.lent(Arc::clone(&bits));
+        let on_devices = on_each_device(context, repeat(()), lend).await?;
         Ok(Isolated { bits, connected, on_devices })
     }
 

@@ -8,7 +8,7 @@ use millstream_device::{
     cuda_text,
 };
 use millstream_graph::{Partition, RowIndex};
-use millstream_traversal::internals::{gang_kernel, upload_to_all};
+use millstream_traversal::internals::{gang_kernel, on_each_device};
 use millstream_traversal::{DistributedGraph, Part, PartWeights};
 
 use crate::Result;
@@ -42,7 +42,7 @@ pub(crate) async fn on_gpus<R: Real>(
         Ok((slices, asked_bits(stream, part, rows.partition(), place)?))
     };
     let mut all = Vec::new();
-    for (mut slices, asked) in upload_to_all(rows.context(), rows.parts(), make).await? {
+    for (mut slices, asked) in on_each_device(rows.context(), rows.parts(), make).await? {
         slices.asked = asked.await?;
         all.push(slices);
     }

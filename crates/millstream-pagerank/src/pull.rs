@@ -5,12 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::try_join_all;
 use millstream_device::{CudaSource, DeviceBuffer, HostData, Stream};
 use millstream_flow::{Context, LinkStatistics};
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition, RowIndex, partition};
-use millstream_traversal::internals::{Entering, can_meet, upload_to_all};
+use millstream_traversal::internals::{Entering, can_meet, on_each_device};
 use millstream_traversal::{Columns, Layout, LayoutKind};
 use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use rayon::prelude::*;
@@ -118,7 +117,7 @@ impl<R: Real> PullGraph<R> {
         let row_weights = by_new_id(&partition, &row_weights(graph, is_weighted));
         let host = HostGraph::new(&partition, &row_weights, &rows, exchange);
         let upload = |place, stream: &Stream, rows| host.upload(stream, place, rows);
-        let mut parts = upload_to_all(context, rows, upload).await?;
+        let mut parts = on_each_device(context, rows, upload).await?;
         if exchange == Exchange::Links {
             upload_halos(context, &partition, &mut parts).await?;
         }
@@ -396,16 +395,15 @@ async fn upload_halos<R: Real>(
     parts: &mut [PullPart<R>],
 ) -> Result<()> {
     let others: Vec<_> = parts.iter().map(|part| part.places.clone()).collect();
-    let mut completions = Vec::new();
-    for (place, (device, part)) in context.devices().iter().zip(parts).enumerate() {
-        let (stream, own, mut rows) = (device.stream()?, partition.range(place), Vec::new());
+    let upload = |place, stream: &Stream, part: &mut PullPart<R>| -> Result<()> {
+        let (own, mut rows) = (partition.range(place), Vec::new());
         let tells = others.iter().map(|other| Halo::new(&own, other.asked_of(place), &mut rows));
         part.tells = tells.collect();
-        part.told_rows = lent(&stream, rows)?;
+        part.told_rows = lent(stream, rows)?;
         part.told = part.tells.iter().map(|halo| halo.len() as u64).collect();
-        completions.push(stream.completed()?);
-    }
-    try_join_all(completions).await?;
+        Ok(())
+    };
+    on_each_device(context, parts, upload).await?;
     Ok(())
 }
 

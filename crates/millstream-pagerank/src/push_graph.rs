@@ -1,12 +1,13 @@
 //! The graph as pushes need it.
 
+use std::iter::repeat;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
-use millstream_device::DeviceBuffer;
+use millstream_device::{DeviceBuffer, Stream};
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights, partition};
 use millstream_traversal::DistributedGraph;
+use millstream_traversal::internals::on_each_device;
 
 use crate::Result;
 use crate::real::Real;
@@ -58,28 +59,24 @@ impl<R: Real> PushGraph<R> {
         };
         let all_weights = rows.take_weights();
         let graph = DistributedGraph::renumbered(context, rows.clone(), partition).await?;
-        let (mut weights, mut inverses, mut costs_on_devices) = (vec![], vec![], vec![]);
-        let mut completions = Vec::new();
-        for (place, device) in context.devices().iter().enumerate() {
-            let stream = device.stream()?;
+        let upload = |place, stream: &Stream, ()| -> Result<_> {
             let own = graph.partition().range(place);
             let own = own.start as usize..own.end as usize;
             let arcs = rows.offsets()[own.start] as usize..rows.offsets()[own.end] as usize;
-            let its_weights = match &all_weights {
+            let weights = match &all_weights {
                 None => Vec::new(),
                 Some(Weights::Integer(all)) => reals::<R, _>(&all[arcs]),
                 Some(Weights::Real(all)) => reals(&all[arcs]),
             };
-            let its_costs: Vec<_> = costs[own.clone()].iter().map(|&cost| cost as f32).collect();
-            weights.push(Arc::new(stream.lent(its_weights)?));
-            inverses.push(Arc::new(stream.lent(inverse[own].to_vec())?));
-            costs_on_devices.push(Arc::new(stream.lent(its_costs)?));
-            completions.push(stream.completed()?);
-        }
-        try_join_all(completions).await?;
+            let costs: Vec<_> = costs[own.clone()].iter().map(|&cost| cost as f32).collect();
+            let inverse = Arc::new(stream.lent(inverse[own].to_vec())?);
+            Ok((Arc::new(stream.lent(weights)?), inverse, Arc::new(stream.lent(costs)?)))
+        };
+        let uploaded = on_each_device(context, repeat(()), upload).await?;
+        let (weights, inverse, costs_on_devices) = uploaded.into_iter().collect();
         Ok(PushGraph {
             graph,
-            inverse: inverses,
+            inverse,
             weights,
             costs_on_devices,
             costs,

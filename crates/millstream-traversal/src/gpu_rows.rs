@@ -9,9 +9,9 @@ use millstream_flow::Context;
 use millstream_graph::{CsrGraph, Partition, Weights};
 
 use crate::Result;
+use crate::on_each_device::on_each_device;
 use crate::part::{Part, PartWeights};
 use crate::sort_rows::{LongRow, RowOrder, RowsToSort};
-use crate::upload_to_all::upload_to_all;
 
 /// The rows of each part of `graph`, sorted by weight or by target, and how long that has taken once they
 /// were there.
@@ -24,10 +24,10 @@ pub(crate) async fn on_gpus(
 ) -> Result<(Vec<Part>, Duration)> {
     let upload =
         |place, stream: &Stream, ()| UnsortedRows::new(stream, graph, weights, partition, place);
-    let unsorted = upload_to_all(context, vec![(); partition.parts()], upload).await?;
+    let unsorted = on_each_device(context, vec![(); partition.parts()], upload).await?;
     let start = Instant::now();
     let sort = |_, stream: &Stream, rows: UnsortedRows| rows.sorted(stream, partition, by_weight);
-    let parts = upload_to_all(context, unsorted, sort).await?;
+    let parts = on_each_device(context, unsorted, sort).await?;
     Ok((parts, start.elapsed()))
 }
 

@@ -16,9 +16,9 @@ use rayon::prelude::*;
 
 use crate::checks::{check_partition, check_rows};
 use crate::gpu_rows::on_gpus;
+use crate::on_each_device::on_each_device;
 use crate::owners::Owners;
 use crate::part::{Part, PartWeights};
-use crate::upload_to_all::upload_to_all;
 use crate::{Error, Result};
 
 /// Vertices that are filled one by one, at most: each fill takes microseconds, where the values of
@@ -165,7 +165,7 @@ impl DistributedGraph {
             let owners = Arc::new(stream.lent(partition.boundaries().to_vec())?);
             Ok(Part { offsets, targets, weights, owners })
         };
-        let parts = upload_to_all(context, partition.boundaries().windows(2), upload).await?;
+        let parts = on_each_device(context, partition.boundaries().windows(2), upload).await?;
         Ok(DistributedGraph::of_parts(context, partition, parts, Duration::ZERO))
     }
 

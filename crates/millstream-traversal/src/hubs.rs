@@ -3,9 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use futures_util::future::try_join_all;
 use millstream_device::{
-    CudaSource, HostData, Kernel, KernelFault, Read, Shared, SharedBuffer, Trusted, Value,
+    CudaSource, HostData, Kernel, KernelFault, Read, Shared, SharedBuffer, Stream, Trusted, Value,
 };
 use millstream_graph::CsrGraph;
 use millstream_graph::pieces::InPieces;
@@ -13,6 +12,8 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::graph::DistributedGraph;
+use crate::on_each_device::on_each_device;
+use crate::part::Part;
 
 /// Finds the hub of each vertex of `rows`, which are arcs of `graph` in one direction or the other: of the other vertices that its row names the one that most arcs leave, the smallest of
 /// equals; itself if there are none. Ids are new ones. Each device gets the hubs of its own
@@ -51,19 +52,15 @@ pub async fn find_hubs(
     let degree = |new| graph.degree(rows.partition().to_original(new)) as u32;
     let degrees: Vec<u32> = vertices.map(degree).collect();
     let degrees = HostData::from(degrees);
-    let devices = rows.context().devices().iter().zip(rows.parts()).enumerate();
-    let (mut hubs, mut completions) = (Vec::new(), Vec::new());
-    for (place, (device, part)) in devices {
-        let (stream, range) = (device.stream()?, rows.partition().range(place));
+    let find = |place, stream: &Stream, part: &Part| -> Result<SharedBuffer<u32>> {
+        let range = rows.partition().range(place);
         let degrees = stream.lent(degrees.clone())?;
-        let of = device.shared(range.len())?;
-        let arguments = (&*part.offsets, &*part.targets, &degrees, &of, range.start);
-        FIND_HUBS.launch(&stream, range.len(), arguments)?;
-        completions.push(stream.completed()?);
-        hubs.push(of);
-    }
-    try_join_all(completions).await?;
-    Ok(hubs)
+        let hubs = stream.device().shared(range.len())?;
+        let arguments = (&*part.offsets, &*part.targets, &degrees, &hubs, range.start);
+        FIND_HUBS.launch(stream, range.len(), arguments)?;
+        Ok(hubs)
+    };
+    on_each_device(rows.context(), rows.parts(), find).await
 }
 
 type FindSignature = (Read<u64>, Read<u32>, Read<u32>, Shared<u32>, Value<u32>);

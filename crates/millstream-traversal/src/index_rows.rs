@@ -13,8 +13,8 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::graph::DistributedGraph;
+use crate::on_each_device::on_each_device;
 use crate::sort_rows::{LongRow, ROWS_OF_WARP};
-use crate::upload_to_all::upload_to_all;
 
 /// Threads of a block that makes an index.
 const THREADS: u32 = 1024;
@@ -101,7 +101,7 @@ pub async fn rows_with_arcs(graph: &DistributedGraph) -> Result<Vec<bool>> {
         Ok(stream.download(&bits)?)
     };
     let offsets = graph.parts().iter().map(|part| &*part.offsets);
-    let marked = upload_to_all(graph.context(), offsets, mark).await?;
+    let marked = on_each_device(graph.context(), offsets, mark).await?;
     let mut all = Vec::with_capacity(graph.vertices() as usize);
     for (part, bits) in graph.parts().iter().zip(marked) {
         let (bits, rows) = (bits.await?, part.offsets.len() - 1);

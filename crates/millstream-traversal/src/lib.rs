@@ -25,6 +25,7 @@ mod meeting;
 mod near_far;
 mod near_far_twin;
 mod near_rows;
+mod on_each_device;
 mod options;
 mod owned_values;
 mod owners;
@@ -43,7 +44,6 @@ mod turned;
 mod twin_lists;
 mod twin_meetings;
 mod unsuitable;
-mod upload_to_all;
 mod value;
 mod vertex_program;
 
@@ -77,6 +77,7 @@ pub mod internals {
     pub use crate::meeting::{can_meet, check_kernels_push};
     pub use crate::near_far::{Attempt, NearFar};
     pub use crate::near_rows::NearRows;
+    pub use crate::on_each_device::on_each_device;
     pub use crate::options::PATIENCE;
     pub use crate::owned_values::OwnedValues;
     pub use crate::path::path_to;
@@ -87,6 +88,5 @@ pub mod internals {
     pub use crate::survey::Survey;
     pub use crate::twin_lists::{TwinLists, claim};
     pub use crate::twin_meetings::{TwinMeetings, streams};
-    pub use crate::upload_to_all::upload_to_all;
     pub use crate::value::Value;
 }

@@ -18,9 +18,9 @@ use crate::Result;
 use crate::checks::check_row;
 use crate::graph::DistributedGraph;
 use crate::index_rows::{RowReport, index_rows, long_rows};
+use crate::on_each_device::on_each_device;
 use crate::part::{Part, PartWeights};
 use crate::sort_rows::{LongRow, RowOrder, RowsToSort};
-use crate::upload_to_all::upload_to_all;
 
 /// Numbers of a piece, 16 MiB as packets of uploads are, whose pinned memory serves again, and pieces under way at
 /// once. To pin more would take longer than to copy all.
@@ -93,7 +93,7 @@ pub(crate) async fn entering_degrees(graph: &DistributedGraph) -> Result<RowInde
         let none = stream.device().buffer(0)?;
         count_entering(stream, &parts, own.start as u32..own.end as u32, &none)
     };
-    let counted = upload_to_all(graph.context(), graph.owned(), count).await?;
+    let counted = on_each_device(graph.context(), graph.owned(), count).await?;
     let mut lengths = Vec::with_capacity(graph.vertices() as usize + 1);
     for (device, counts) in graph.context().devices().iter().zip(counted) {
         let (stream, mut arriving) = (device.stream()?, VecDeque::new());
@@ -138,7 +138,7 @@ async fn made(
         Reversal { its, index, by_weight, own }
     });
     let reverse = |_, stream: &Stream, reversal: Reversal<'_>| reversal.rows(stream);
-    upload_to_all(context, reversals, reverse).await
+    on_each_device(context, reversals, reverse).await
 }
 
 /// What a device knows of the rows that it makes.
@@ -165,7 +165,7 @@ async fn indexed(
         Ok((counts, offsets, report))
     };
     let mut counted = Vec::new();
-    let made = upload_to_all(context, all, count).await?;
+    let made = on_each_device(context, all, count).await?;
     for ((device, its), (counts, offsets, report)) in context.devices().iter().zip(all).zip(made) {
         let report = report.await?[0];
         check_row(device, its.vertices.start + report.longest_row as u32, report.longest)?;
@@ -175,7 +175,7 @@ async fn indexed(
     let list = |_, stream: &Stream, (_, offsets, report): &Counted| {
         long_rows(stream, offsets, report.long_rows)
     };
-    let listed = upload_to_all(context, &counted, list).await?;
+    let listed = on_each_device(context, &counted, list).await?;
     let mut indexes = Vec::new();
     for ((counts, offsets, report), long) in counted.into_iter().zip(listed) {
         let (arcs, long) = (report.arcs as usize, long.await?);

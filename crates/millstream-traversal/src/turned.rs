@@ -8,9 +8,9 @@ use millstream_graph::Partition;
 
 use crate::gpu_rows::new_ids;
 use crate::graph::DistributedGraph;
+use crate::on_each_device::on_each_device;
 use crate::part::Part;
 use crate::reversed_rows::{ToReverse, reversed_rows, symmetrized_rows};
-use crate::upload_to_all::upload_to_all;
 use crate::{Error, Result};
 
 impl DistributedGraph {
@@ -125,7 +125,7 @@ impl DistributedGraph {
                 owners: Arc::new(stream.lent(partition.boundaries().to_vec())?),
             })
         };
-        let all = upload_to_all(self.context(), vec![(); partition.parts()], begin).await?;
+        let all = on_each_device(self.context(), vec![(); partition.parts()], begin).await?;
         let rows = named(reversed_rows(self.context(), &all, by_weight).await, &partition)?;
         drop(all);
         Ok(DistributedGraph::of_parts(self.context(), partition, rows, start.elapsed()))

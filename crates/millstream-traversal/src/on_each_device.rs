@@ -1,4 +1,4 @@
-//! What all devices of a context are given when a graph is uploaded.
+//! What is made on all devices of a context when a graph is uploaded.
 
 use std::panic::resume_unwind;
 use std::thread::{self, Builder};
@@ -7,38 +7,38 @@ use futures_util::future::try_join_all;
 use millstream_device::{Completion, Device, Error as DeviceError, Stream};
 use millstream_flow::Context;
 
-/// What `upload` makes on each device of its own one of `items`, in the order of devices, when all that its
+/// What `make` makes on each device of its own one of `items`, in the order of devices, when all that its
 /// stream was given is over. Large uploads keep whoever gives them, so each of several GPUs has a thread
 /// of its own here.
 ///
 /// # Errors
-/// What `upload` says of the first device; a device that failed; no thread.
+/// What `make` says of the first device; a device that failed; no thread.
 ///
 /// # Cancel safety
 /// Cancel safe: what was made is dropped.
 ///
 /// # Device ordering
 /// When it resolves, what was made is there for every stream of its device.
-pub async fn upload_to_all<I: Send, T: Send, E: From<DeviceError> + Send>(
+pub async fn on_each_device<I: Send, T: Send, E: From<DeviceError> + Send>(
     context: &Context,
     items: impl IntoIterator<Item = I>,
-    upload: impl Fn(usize, &Stream, I) -> Result<T, E> + Sync,
+    make: impl Fn(usize, &Stream, I) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, E> {
-    let upload = |place: usize, device: &Device, item: I| -> Result<(T, Completion), E> {
+    let make = |place: usize, device: &Device, item: I| -> Result<(T, Completion), E> {
         let stream = device.stream()?;
-        let made = upload(place, &stream, item)?;
+        let made = make(place, &stream, item)?;
         Ok((made, stream.completed()?))
     };
     let devices = context.devices().iter().zip(items).enumerate();
     let made: Result<Vec<(T, Completion)>, E> = match context.all_gpus()
         && context.devices().len() > 1
     {
-        false => devices.map(|(place, (device, item))| upload(place, device, item)).collect(),
+        false => devices.map(|(place, (device, item))| make(place, device, item)).collect(),
         true => thread::scope(|scope| {
-            let upload = &upload;
+            let make = &make;
             let begin = |(place, (device, item))| {
                 let thread = Builder::new().name("millstream-upload".to_string());
-                let thread = thread.spawn_scoped(scope, move || upload(place, device, item));
+                let thread = thread.spawn_scoped(scope, move || make(place, device, item));
                 thread.map_err(|error| DeviceError::Start { reason: error.to_string() })
             };
             let threads = devices.map(begin).collect::<Result<Vec<_>, _>>()?;
