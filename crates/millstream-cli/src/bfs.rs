@@ -1,7 +1,5 @@
 //! `millstream bfs GRAPH`.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 use millstream::bfs::{Algorithm, Bfs, BfsOptions, BfsResult, Delta, Error as BfsError};
 use millstream::graph::{CsrGraph, validate};
@@ -11,8 +9,8 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::{Input, original_ids, sources};
 use crate::job::Job;
-use crate::options::{Spread, Worklist, delta, impossible, meaningless};
-use crate::output::{check_all_writable, write_predecessors, write_values};
+use crate::options::{Predecessors, Spread, Worklist, delta, impossible, meaningless};
+use crate::output::{check_all_writable, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 
@@ -36,11 +34,8 @@ pub(crate) struct Arguments {
     /// upload, and slower searches, which do not go by near and far piles.
     #[arg(long)]
     no_layouts: bool,
-    /// Writes the predecessor of each vertex as --output does its value. A source has none, nor has
-    /// a vertex that is not reached: inf in text, in .npy files 4294967295, with --relabel
-    /// 18446744073709551615.
-    #[arg(long, value_name = "FILE")]
-    predecessors: Option<PathBuf>,
+    #[command(flatten)]
+    predecessors: Predecessors,
     #[command(flatten)]
     input: Input,
     #[command(flatten)]
@@ -83,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     options.check()?;
     let outputs = [
         ("--output", how.output.as_ref()),
-        ("--predecessors", arguments.predecessors.as_ref()),
+        ("--predecessors", arguments.predecessors.file.as_ref()),
         ("--trace", spread.trace()),
     ];
     check_all_writable(&outputs, &[input.named(), spread.topology()])?;
@@ -133,7 +128,7 @@ fn options(arguments: &Arguments) -> Result<BfsOptions, Error> {
     options.patience = arguments.worklist.patience.time;
     options.depth_limit = arguments.depth_limit;
     options.layouts = !arguments.no_layouts;
-    options.predecessors = arguments.predecessors.is_some();
+    options.predecessors = arguments.predecessors.file.is_some();
     options.delta = arguments.delta;
     Ok(options)
 }
@@ -176,11 +171,7 @@ fn write(arguments: &Arguments, graph: &CsrGraph, result: &BfsResult) -> Result<
     let ids = graph.original_ids();
     let levels = arguments.answer.output.as_ref();
     let levels = levels.map_or(Ok(()), |path| write_values(path, ids, &result.levels));
-    let tree = match (&arguments.predecessors, &result.predecessors) {
-        (Some(path), Some(predecessors)) => write_predecessors(path, ids, predecessors),
-        _ => Ok(()),
-    };
-    levels.and(tree)
+    levels.and(arguments.predecessors.write(ids, result.predecessors.as_deref()))
 }
 
 fn verify(

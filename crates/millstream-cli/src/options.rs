@@ -60,6 +60,16 @@ pub(crate) struct Worklist {
     pub(crate) patience: Patience,
 }
 
+/// The file of predecessors.
+#[derive(Debug, Args)]
+pub(crate) struct Predecessors {
+    /// Writes the predecessor of each vertex as --output does its value. A source has none, nor has
+    /// a vertex that is not reached: inf in text, in .npy files 4294967295, with --relabel
+    /// 18446744073709551615.
+    #[arg(long = "predecessors", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
 /// How long devices wait.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Answer")]

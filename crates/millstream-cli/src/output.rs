@@ -13,6 +13,7 @@ use millstream::worklist::DeviceStatistics;
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::options::Predecessors;
 
 /// Traffic of a link, as JSON has it.
 #[derive(Debug, Serialize)]
@@ -241,16 +242,19 @@ fn unless_seen_enough(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Writes predecessors as [`write_values`] does, by their original ids.
-pub(crate) fn write_predecessors(
-    path: &Path,
-    original_ids: Option<&[u64]>,
-    predecessors: &[u32],
-) -> Result<(), Error> {
-    let Some(ids) = original_ids else { return write_values(path, None, predecessors) };
-    let named = |&vertex: &u32| ids.get(vertex as usize).copied().unwrap_or(u64::MAX);
-    let predecessors: Vec<u64> = predecessors.iter().map(named).collect();
-    write_values(path, original_ids, &predecessors)
+impl Predecessors {
+    /// Writes them as [`write_values`] does, by their original ids, if that is asked for.
+    pub(crate) fn write(
+        &self,
+        original_ids: Option<&[u64]>,
+        predecessors: Option<&[u32]>,
+    ) -> Result<(), Error> {
+        let (Some(path), Some(predecessors)) = (&self.file, predecessors) else { return Ok(()) };
+        let Some(ids) = original_ids else { return write_values(path, None, predecessors) };
+        let named = |&vertex: &u32| ids.get(vertex as usize).copied().unwrap_or(u64::MAX);
+        let predecessors: Vec<u64> = predecessors.iter().map(named).collect();
+        write_values(path, original_ids, &predecessors)
+    }
 }
 
 fn write_lines<V: VertexValue>(

@@ -128,19 +128,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let (result, layouts) = job
         .run("ranking", upload, PageRank::layouts, async |ranks: &PageRank| ranks.run().await)?
         .map_err(|error| outside(error, input, &graph))?;
-    let change = if result.converged { options.tolerance } else { result.change };
-    let allowed = allowed(&options, change);
-    if allowed < FARTHEST {
-        job.verify(|| verify(&graph, &options, &result.ranks, allowed));
-    } else if result.converged || arguments.allow_unconverged {
-        job.cannot_verify(match result.converged {
-            true => "to this tolerance, damping and precision zeros would pass, too",
-            false => ANYWHERE,
-        });
-    } else if how.verify {
-        // It fails by not having converged.
-        remark(format!("not verified: {ANYWHERE}"));
-    }
+    check_ranks(&mut job, arguments, &graph, &options, &result);
     let write = |path: &PathBuf| {
         phase("writing", || write_values(path, graph.original_ids(), &result.ranks))
     };
@@ -167,6 +155,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     match converged || arguments.allow_unconverged {
         true => Ok(()),
         false => Err(Error::NotConverged { remedy, iterations, change }),
+    }
+}
+
+/// Checks the ranks, if that is asked for, or says why they cannot be checked.
+fn check_ranks(
+    job: &mut Job<'_>,
+    arguments: &Arguments,
+    graph: &CsrGraph,
+    options: &PageRankOptions,
+    result: &PageRankResult,
+) {
+    let change = if result.converged { options.tolerance } else { result.change };
+    let allowed = allowed(options, change);
+    if allowed < FARTHEST {
+        job.verify(|| verify(graph, options, &result.ranks, allowed));
+    } else if result.converged || arguments.allow_unconverged {
+        job.cannot_verify(match result.converged {
+            true => "to this tolerance, damping and precision zeros would pass, too",
+            false => ANYWHERE,
+        });
+    } else if arguments.answer.verify {
+        // It fails by not having converged.
+        remark(format!("not verified: {ANYWHERE}"));
     }
 }
 

@@ -1,7 +1,5 @@
 //! `millstream sssp GRAPH`.
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 use millstream::graph::{CsrGraph, Weights, validate};
 use millstream::sssp::{
@@ -13,8 +11,8 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::{Input, bad_weight, original_id, original_ids, sources};
 use crate::job::Job;
-use crate::options::{Spread, Worklist, delta, impossible, meaningless};
-use crate::output::{check_all_writable, shortest, write_predecessors, write_values};
+use crate::options::{Predecessors, Spread, Worklist, delta, impossible, meaningless};
+use crate::output::{check_all_writable, shortest, write_values};
 use crate::progress::phase;
 use crate::report::{Answer, Clock, Common, LayoutReport, arcs_reached};
 use crate::weights::{WeightsOption, weights};
@@ -39,11 +37,8 @@ pub(crate) struct Arguments {
     /// Largest distance to reach.
     #[arg(long, value_name = "X")]
     cutoff: Option<f64>,
-    /// Writes the predecessor of each vertex as --output does its value. A source has none, nor has
-    /// a vertex that is not reached: inf in text, in .npy files 4294967295, with --relabel
-    /// 18446744073709551615.
-    #[arg(long, value_name = "FILE")]
-    predecessors: Option<PathBuf>,
+    #[command(flatten)]
+    predecessors: Predecessors,
     #[command(flatten)]
     input: Input,
     #[command(flatten)]
@@ -86,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     options.check()?;
     let outputs = [
         ("--output", how.output.as_ref()),
-        ("--predecessors", arguments.predecessors.as_ref()),
+        ("--predecessors", arguments.predecessors.file.as_ref()),
         ("--trace", spread.trace()),
     ];
     check_all_writable(&outputs, &[input.named(), spread.topology()])?;
@@ -165,7 +160,7 @@ fn options(arguments: &Arguments) -> Result<SsspOptions, Error> {
     options.worklist = arguments.worklist.options();
     options.patience = arguments.worklist.patience.time;
     options.cutoff = arguments.cutoff;
-    options.predecessors = arguments.predecessors.is_some();
+    options.predecessors = arguments.predecessors.file.is_some();
     options.delta = arguments.delta;
     Ok(options)
 }
@@ -211,11 +206,7 @@ fn write(arguments: &Arguments, graph: &CsrGraph, result: &SsspResult) -> Result
         (Some(path), Distances::Real(distances)) => write_values(path, ids, distances),
         (None, _) => Ok(()),
     };
-    let tree = match (&arguments.predecessors, &result.predecessors) {
-        (Some(path), Some(predecessors)) => write_predecessors(path, ids, predecessors),
-        _ => Ok(()),
-    };
-    distances.and(tree)
+    distances.and(arguments.predecessors.write(ids, result.predecessors.as_deref()))
 }
 
 fn verify(
