@@ -17,7 +17,7 @@ use crate::hubs::Hubs;
 use crate::incoming::Incoming;
 use crate::isolated::Isolated;
 use crate::level_search::LevelSearch;
-use crate::near::{has_many_levels, near_rows};
+use crate::near::{has_many_levels, near_levels, near_rows};
 use crate::options::BfsOptions;
 use crate::result::BfsResult;
 use crate::rule::Levels;
@@ -306,8 +306,9 @@ impl Bfs {
     fn delta(&self, algorithm: Algorithm) -> Option<u32> {
         let automatic = match algorithm {
             Algorithm::LevelSynchronous => return None,
-            Algorithm::NearFar if self.graph.context().all_gpus() => GPU_NEAR_LEVELS,
-            Algorithm::NearFar => NEAR_LEVELS,
+            Algorithm::NearFar => {
+                near_levels(self.graph.context(), self.near.as_ref().map(NearRows::width).ok())
+            }
             _ => LEVELS,
         };
         self.options.delta.step(Some(automatic)).map(|levels| levels.ceil() as u32)
@@ -372,6 +373,3 @@ const MOST_ALPHA: u32 = 1 << 25;
 
 /// The automatic step of the priority threshold.
 const LEVELS: f64 = 32.0;
-/// Levels that are near at a time, measured: see `docs/decisions/0025-near-and-far-piles.md`.
-const NEAR_LEVELS: f64 = 128.0;
-const GPU_NEAR_LEVELS: f64 = 256.0;

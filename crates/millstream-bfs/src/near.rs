@@ -29,21 +29,33 @@ pub(crate) async fn near_rows(
     if !depth.is_thin() {
         return Ok(Err(Unsuitable::Levels));
     }
-    let width = RowWidth::of(graph);
-    // Else of longer rows levels take no longer one by one.
-    let are_long = width.is_some_and(|width| width != RowWidth::Four);
-    if are_long && !has_many_levels(distributed.context(), depth) && !is_needed {
+    let (context, width) = (distributed.context(), RowWidth::of(graph));
+    let takes_longer_by_levels = match width {
+        None | Some(RowWidth::Four) => true,
+        // In space, too, but for rows so wide that it has few levels.
+        Some(RowWidth::Eight) if context.all_gpus() => !depth.is_near(),
+        Some(_) => has_many_levels(context, depth),
+    };
+    if !takes_longer_by_levels && !is_needed {
         return Ok(Err(Unsuitable::Levels));
     }
     Ok(NearRows::new::<Levels>(graph, distributed, width, is_needed).await?)
 }
 
-/// Whether devices should not meet after each level of a graph: on a GPU alone not in a mesh of three
-/// dimensions either, in which several would have large halos.
+/// Whether devices should not meet after each level of a graph.
 pub(crate) fn has_many_levels(context: &Context, depth: DepthProbe) -> bool {
-    match (context.all_gpus(), context.devices().len()) {
-        (true, 1) => !depth.is_near(),
-        (true, _) => depth.is_deep(),
-        (false, _) => depth.is_chain_like(),
+    match context.all_gpus() {
+        true => depth.is_deep(),
+        false => depth.is_chain_like(),
+    }
+}
+
+/// Levels that are near at a time, as measured (`docs/decisions/0025-near-and-far-piles.md`): on GPUs the
+/// fewer, the wider rows are, as out of order more vertices are visited again.
+pub(crate) fn near_levels(context: &Context, width: Option<RowWidth>) -> f64 {
+    match width {
+        Some(RowWidth::Four) if context.all_gpus() => 256.0,
+        Some(RowWidth::Sixteen | RowWidth::ThirtyTwo) if context.all_gpus() => 64.0,
+        _ => 128.0,
     }
 }

@@ -46,21 +46,22 @@ pub struct BfsOptions {
     /// Steps of the priority threshold \[G §4.4\], or between near and far piles, in levels, of
     /// which a part counts as a whole one. A search level by level has none.
     pub delta: Delta,
-    /// Level by level: a level is bottom-up if the frontier, times this, is more than the vertices that are not
-    /// visited, and has grown by an eighth at least; 0: never; values above 2^25 count as that.
+    /// Level-synchronous search only: the next level is searched bottom-up if the vertices of the frontier,
+    /// times `alpha`, outnumber those not visited yet, and the frontier has grown by at least an eighth. 0
+    /// never goes bottom-up; values above 2^25 are treated as 2^25.
     pub alpha: u32,
-    /// Level by level: and top-down again if the frontier, times this, is less.
+    /// Level-synchronous search only: from bottom-up the search returns to top-down when the vertices of the
+    /// frontier, times `beta`, are fewer than those not visited yet.
     pub beta: u32,
-    /// Whether to make, [at the upload](crate::Bfs::with_options), and to read what speeds up searches beside
-    /// the graph's rows, if there is anything: the order of degrees, the packed rows, without which no
-    /// search goes by near and far piles, and the hubs of one that goes level by level. The arcs that
-    /// enter vertices are there in any case, if there is room. Without, uploads are faster, and searches
-    /// slower as a rule.
+    /// Whether [the upload](crate::Bfs::with_options) makes, and searches read, layouts beside the graph's
+    /// rows: the degree order, packed rows (which a near-far search needs) and hubs (for a level-synchronous
+    /// one). The transpose is made in any case, if there is room. Without layouts uploads are faster and
+    /// searches, as a rule, slower.
     pub layouts: bool,
-    /// By near and far piles: for how many vertices that wait at a time a GPU has room; for far ones
-    /// twice as many, of which each of its blocks has its part. 40 to 48 bytes each, and no more than
-    /// 2^26 of them. As soon as a block needs more, this search goes level by level, and so do later
-    /// ones with no more room.
+    /// Near-far search on GPUs only: how many vertices may wait on a GPU at a time. Twice as many may be in
+    /// its far piles, of which each block has an equal part. Each takes 40 to 48 bytes; values above 2^26
+    /// are treated as 2^26. If a block runs out of room, the search starts again level by level, and later
+    /// searches with no more room start that way.
     pub waiting: usize,
 }
 

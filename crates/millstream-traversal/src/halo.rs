@@ -8,8 +8,6 @@ use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Partition};
 use rayon::prelude::*;
 
-/// Arcs from the farthest vertex of a halo, at most.
-const DEEPEST: usize = 64;
 /// A halo has at most an owned vertex in so many.
 const OWNED_FOR_HALO: usize = 2;
 
@@ -22,7 +20,7 @@ const OWNED_FOR_HALO: usize = 2;
 /// let arcs: Vec<_> = (0..99).flat_map(|at| [(at, at + 1), (at + 1, at)]).collect();
 /// let path = CsrGraph::from_edges(100, &arcs)?;
 /// let blocks = partition::contiguous_blocks(&path, 2);
-/// let halos = Halos::new(&path, &blocks).expect("few neighbours");
+/// let halos = Halos::new(&path, &blocks, 64).expect("few neighbours");
 /// // At most half as many vertices as a part has.
 /// assert_eq!(halos.depth, 25);
 /// assert_eq!(halos.of[0], (50..75).collect::<Vec<_>>());
@@ -43,12 +41,12 @@ impl Halos {
         Halos { depth: u32::MAX, of: vec![Vec::new()] }
     }
 
-    /// Halos as deep as they may be in all parts of a symmetric graph; `None` if parts have
-    /// too many neighbours for any.
-    pub fn new(graph: &CsrGraph, partition: &Partition) -> Option<Halos> {
+    /// Halos of a symmetric graph, `deepest` arcs deep or as deep as they may be in all parts; `None` if
+    /// parts have too many neighbours for any.
+    pub fn new(graph: &CsrGraph, partition: &Partition, deepest: usize) -> Option<Halos> {
         let around: Vec<_> = (0..partition.parts())
             .into_par_iter()
-            .map(|part| around(graph, partition, part))
+            .map(|part| around(graph, partition, part, deepest))
             .collect();
         let depth = around.iter().map(|(_, ends)| ends.len()).min().filter(|&depth| depth > 0)?;
         let of = around.into_par_iter().map(|(mut vertices, ends)| {
@@ -76,9 +74,14 @@ impl Halos {
     }
 }
 
-/// The vertices around a part, nearest first, and how many there are up to each distance,
-/// as long as they are not too many.
-fn around(graph: &CsrGraph, partition: &Partition, part: usize) -> (Vec<u32>, Vec<usize>) {
+/// The vertices around a part, nearest first, and how many there are up to each distance, of `deepest`
+/// at most, as long as they are not too many.
+fn around(
+    graph: &CsrGraph,
+    partition: &Partition,
+    part: usize,
+    deepest: usize,
+) -> (Vec<u32>, Vec<usize>) {
     let own = partition.range(part);
     let most = own.len() / OWNED_FOR_HALO;
     let mut is_seen = vec![false; graph.vertices() as usize];
@@ -86,7 +89,7 @@ fn around(graph: &CsrGraph, partition: &Partition, part: usize) -> (Vec<u32>, Ve
     let beside = |vertex| Halos::neighbours(graph, partition, vertex);
     let mut nearest = unseen(own.into_par_iter().in_pieces().flat_map_iter(beside), &mut is_seen);
     let (mut vertices, mut ends) = (Vec::new(), Vec::new());
-    while ends.len() < DEEPEST && vertices.len() + nearest.len() <= most {
+    while ends.len() < deepest && vertices.len() + nearest.len() <= most {
         let next = nearest.par_iter().copied().in_pieces().flat_map_iter(beside);
         let next = unseen(next, &mut is_seen);
         vertices.append(&mut nearest);
@@ -111,6 +114,8 @@ mod tests {
     use millstream_graph::partition;
 
     use super::*;
+
+    const DEEPEST: usize = 64;
 
     fn road(seed: u64) -> CsrGraph {
         let options = GenerateOptions { seed, ..GenerateOptions::default() };
@@ -151,7 +156,7 @@ mod tests {
     fn a_halo_is_what_is_near() {
         let graph = road(1);
         for partition in partitions(&graph) {
-            let halos = Halos::new(&graph, &partition).unwrap();
+            let halos = Halos::new(&graph, &partition, DEEPEST).unwrap();
             assert!((3..=DEEPEST as u32).contains(&halos.depth), "{}", halos.depth);
             for (part, halo) in halos.of.iter().enumerate() {
                 let distances = distances(&graph, &partition, part);
@@ -167,7 +172,7 @@ mod tests {
     fn places_are_those_of_an_owner() {
         let graph = road(2);
         for partition in partitions(&graph) {
-            let halos = Halos::new(&graph, &partition).unwrap();
+            let halos = Halos::new(&graph, &partition, DEEPEST).unwrap();
             for (part, halo) in halos.of.iter().enumerate() {
                 let owners = (0..partition.parts()).map(|owner| partition.range(owner));
                 let places: Vec<_> =
@@ -181,12 +186,23 @@ mod tests {
     }
 
     #[test]
+    fn halos_are_as_deep_as_asked_for() {
+        let road = road(4);
+        let partition = partition::edge_balanced_blocks(&road, 2);
+        for deepest in [1, 4] {
+            let halos = Halos::new(&road, &partition, deepest).unwrap();
+            assert_eq!(halos.depth, deepest as u32);
+            assert!(halos.of.iter().all(|halo| halo.len() < 60 * (deepest + 1)));
+        }
+    }
+
+    #[test]
     fn parts_that_touch_everywhere_have_no_halo() {
         let graph = road(3);
-        assert!(Halos::new(&graph, &partition::random(&graph, 4, 1)).is_none());
+        assert!(Halos::new(&graph, &partition::random(&graph, 4, 1), DEEPEST).is_none());
         // Nothing at all is near, as far as anybody looks.
         let apart = CsrGraph::from_edges(4, &[(0, 1), (1, 0), (2, 3), (3, 2)]).unwrap();
-        let halos = Halos::new(&apart, &partition::contiguous_blocks(&apart, 2)).unwrap();
+        let halos = Halos::new(&apart, &partition::contiguous_blocks(&apart, 2), DEEPEST).unwrap();
         assert_eq!((halos.depth, halos.of), (DEEPEST as u32, vec![vec![]; 2]));
     }
 }

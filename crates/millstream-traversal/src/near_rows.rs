@@ -33,9 +33,9 @@ pub(crate) const SPECIAL: u32 = 1 << 31;
 pub(crate) const NONE: u32 = u32::MAX;
 /// In the first place and the last: the row has more targets than there is room for.
 pub(crate) const IS_LONG: u32 = u32::MAX - 1;
-/// Arcs across a halo from which on devices meet so seldom that meeting takes less time than
-/// what they do between.
-const DEEP: u32 = 8;
+/// Halos of fewer arcs are those of parts that touch nearly everywhere: paths cross from part to part all
+/// the time, and devices meet each time.
+const DEEP: u32 = 4;
 
 /// The packed rows of a graph on GPUs, each with those of its halo; of host devices the first one has
 /// all rows.
@@ -117,7 +117,7 @@ impl NearRows {
         let halos = match have_halos {
             false => Some(Halos::of_one()),
             true if !graph.is_symmetric() => return Ok(Err(Unsuitable::Directed)),
-            true => Halos::new(graph, partition),
+            true => Halos::new(graph, partition, width.halo_depth()),
         };
         let parts_of = |place| if have_halos { place..place + 1 } else { 0..partition.parts() };
         let are_places = |halos: &Halos| {
@@ -152,8 +152,8 @@ impl NearRows {
         self.depth >= DEEP
     }
 
-    /// How many arcs a GPU visits at once.
-    pub(crate) fn width(&self) -> RowWidth {
+    /// How many arcs of a row a GPU visits at once.
+    pub fn width(&self) -> RowWidth {
         self.width
     }
 
@@ -418,7 +418,7 @@ mod tests {
         for partition in
             [partition::contiguous_blocks(&road, 4), Partition::from_parts(4, &parts).unwrap()]
         {
-            let halos = Halos::new(&road, &partition).unwrap();
+            let halos = Halos::new(&road, &partition, 64).unwrap();
             for (place, rows) in rows_of(&road, partition.clone(), true).into_iter().enumerate() {
                 let own = partition.range(place);
                 assert_eq!(rows.len(), own.len() + halos.of[place].len());

@@ -37,6 +37,16 @@ impl RowWidth {
     pub(crate) const ALL: [RowWidth; 4] =
         [RowWidth::Four, RowWidth::Eight, RowWidth::Sixteen, RowWidth::ThirtyTwo];
 
+    /// How many arcs deep a halo is, as measured (`docs/decisions/0025-near-and-far-piles.md`): in a road
+    /// map deep ones save meetings; of wider rows a neighbourhood soon has many vertices, which would be
+    /// searched twice.
+    pub(crate) fn halo_depth(self) -> usize {
+        match self {
+            RowWidth::Four => 64,
+            RowWidth::Eight | RowWidth::Sixteen | RowWidth::ThirtyTwo => 4,
+        }
+    }
+
     /// The least width of which at most one row in 32 is longer, or the largest, and no row more than
     /// eight times as long. `None` if there is none: searches by near and far piles are not worth it then.
     pub fn of(graph: &CsrGraph) -> Option<RowWidth> {

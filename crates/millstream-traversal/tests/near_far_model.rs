@@ -161,7 +161,7 @@ fn search(
     seed: u64,
 ) -> Vec<u32> {
     let Some(Weights::Integer(weights)) = graph.weights() else { panic!("integers") };
-    let halos = Halos::new(graph, partition).expect("few neighbours");
+    let halos = Halos::new(graph, partition, 64).expect("few neighbours");
     let source = partition.to_new(source);
     let device = |part: usize| {
         let (own, halo) = (partition.range(part), &halos.of[part][..]);

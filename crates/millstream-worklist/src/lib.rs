@@ -19,6 +19,7 @@ mod fused;
 mod initial;
 mod kernels;
 mod notify;
+mod packets;
 mod problem;
 mod program;
 mod queue;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_device::{Device, SharedBuffer};
-use millstream_flow::{Buffers, Context, Graph, Receiver, Sender};
+use millstream_flow::{Context, Graph, Receiver, Sender};
 
 use crate::common::{OUTBOXES, QueueBuffers};
 use crate::coordinator::{Coordinator, ThresholdSteps};
@@ -19,7 +19,7 @@ use crate::solver::Solver;
 use crate::statistics::{Counters, WorklistStatistics};
 use crate::status;
 use crate::watch::{self, Watch};
-use crate::{Error, Result};
+use crate::{Error, Result, packets};
 
 /// Work-items spread over the devices of a context, and how they are run. [`Program`] has an
 /// example with a program.
@@ -160,8 +160,8 @@ impl<P: Program> DistributedWorklist<P> {
     }
 
     /// The most bytes of a packet: 256 KiB unless set, but no more than all items that
-    /// [a queue holds](Program::most_queued) take. A packet of the fused worker holds at most 256
-    /// items.
+    /// [a queue holds](Program::most_queued) take, and less with direct routing on 17 host devices and
+    /// more. A packet of the fused worker holds at most 256 items.
     #[must_use]
     pub fn packet_bytes(self, packet_bytes: usize) -> DistributedWorklist<P> {
         DistributedWorklist { packet_bytes, ..self }
@@ -395,10 +395,11 @@ impl<P: Program> DistributedWorklist<P> {
         if is_ring { items } else { self.program.most_queued(items).min(items) }
     }
 
-    /// Bytes of a packet: an outbox never has more to send.
     fn packet_bytes_at_once(&self, is_ring: bool) -> usize {
-        let most = self.most_queued(is_ring).max(1);
-        self.packet_bytes.min(most.saturating_mul(size_of::<P::Packet>()))
+        let links = self.context.devices().len() * self.outboxes(is_ring);
+        let host_links = (!self.context.any_gpu()).then_some(links);
+        let (bytes, most) = (size_of::<P::Packet>(), self.most_queued(is_ring));
+        packets::packet_bytes(self.packet_bytes, bytes, most, host_links)
     }
 
     /// Of a device in its place.
@@ -430,11 +431,8 @@ impl<P: Program> DistributedWorklist<P> {
         let order = self.context.topology().ring_order();
         let mut ends: Vec<_> =
             devices.iter().map(|_| Ends { inputs: Vec::new(), outputs: Vec::new() }).collect();
-        let buffers = Buffers::bytes(packet_bytes);
-        // With more some would stay empty, as a rule.
-        let packet_items = (packet_bytes / size_of::<P::Packet>().max(1)).max(1);
-        let most = self.most_queued(is_ring).div_ceil(packet_items) + 1;
-        let buffers = self.buffers.map_or(buffers, |count| buffers.count(count.min(most)));
+        let (bytes, most) = (size_of::<P::Packet>(), self.most_queued(is_ring));
+        let buffers = packets::buffers(packet_bytes, self.buffers, bytes, most);
         for from in 0..devices.len() {
             let targets: Vec<usize> = match is_ring {
                 true => next_in(&order, from).into_iter().collect(),
