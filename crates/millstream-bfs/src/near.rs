@@ -54,7 +54,7 @@ pub(crate) fn has_many_levels(context: &Context, depth: DepthProbe) -> bool {
 /// fewer, the wider rows are, as out of order more vertices are visited again.
 pub(crate) fn near_levels(context: &Context, width: Option<RowWidth>) -> f64 {
     match width {
-        Some(RowWidth::Four) if context.all_gpus() => 256.0,
+        Some(RowWidth::Four) if context.all_gpus() => 512.0,
         Some(RowWidth::Sixteen | RowWidth::ThirtyTwo) if context.all_gpus() => 64.0,
         _ => 128.0,
     }

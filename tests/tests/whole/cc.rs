@@ -219,7 +219,7 @@ pub(crate) fn few_arcs() -> Vec<(&'static str, CsrGraph)> {
 }
 
 /// Steps to all that is beside a vertex in space, one of two opposite ones each.
-fn cube() -> Vec<[i64; 3]> {
+pub(crate) fn cube() -> Vec<[i64; 3]> {
     let (row, layer) = ([[1, 0, 0]], (-1..=1).map(|right| [right, 1, 0]));
     let behind = (-1..=1).flat_map(|down| (-1..=1).map(move |right| [right, down, 1]));
     row.into_iter().chain(layer).chain(behind).collect()
