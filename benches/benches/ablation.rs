@@ -1,8 +1,8 @@
-//! What each idea brings (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020, table
-//! 4): shortest paths driven by the host without priorities along a ring, then with
-//! priorities, then by the fused worker (where it can run), then straight to the owners.
-//! Prints the median time and the work-items of each, after a run that does not count, for
-//! each graph and list of devices, and checks that all find the same distances:
+//! The effect of each idea (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020, table 4):
+//! shortest paths driven by the host, without priorities and along a ring; then with priorities;
+//! then by the fused worker (where it can run); then straight to the owners. For each graph and
+//! list of devices, prints the median time and the number of work items of each step, after one run
+//! that does not count, and checks that all steps find the same distances:
 //!
 //!     cargo bench -p millstream-benches --bench ablation -- road.mill --devices cuda:0 --devices cuda:0-3
 
@@ -97,7 +97,7 @@ impl Step {
     }
 }
 
-/// Why a step has no time.
+/// Why there is no time for a step.
 enum Missing {
     TooLong,
     Failed(millstream::sssp::Error),
@@ -124,7 +124,7 @@ fn run(
     })
 }
 
-/// All steps on one graph and one list of devices; whether none failed.
+/// Runs all steps on one graph and one list of devices. Returns whether none failed.
 fn ablation(name: &str, graph: &CsrGraph, list: &DeviceList, arguments: &Arguments) -> bool {
     let context = open(list.clone());
     let devices = context.devices().len();
@@ -171,7 +171,7 @@ fn ablation(name: &str, graph: &CsrGraph, list: &DeviceList, arguments: &Argumen
     all_ran
 }
 
-/// Why the fused worker cannot run, if that is what is wrong.
+/// Why the fused worker cannot run, if that is the error.
 fn not_fused(error: &millstream::sssp::Error) -> Option<&'static str> {
     use millstream::{sssp, traversal};
     match error {

@@ -1,11 +1,12 @@
-//! How fast collectives are, by operation and size, on `f32`, in place but for all-to-all:
-//! microseconds of one, and its bus bandwidth in GB/s, what each link would carry if
-//! the algorithm were the best there is (as NCCL's own tests count). On all GPUs, on
-//! host devices where there are none, or on those that `MILLSTREAM_DEVICES` names.
+//! The speed of collectives by operation and size, on `f32`, in place except for all-to-all:
+//! microseconds of one operation, and its bus bandwidth in GB/s, which is what each link would
+//! carry if the algorithm were optimal (as NCCL's own tests count). Uses the devices that
+//! `MILLSTREAM_DEVICES` names; otherwise all GPUs or, if there are none, host devices.
 //!
-//! With `--nccl libnccl.so.2`, NCCL's in the same process on the same GPUs, series in turn
-//! with Millstream's, as many and as long, the best of each; and Millstream's share of its
-//! bandwidth. `NCCL_NVLS_ENABLE` must be 0, as Millstream does not use NVLink's multicast.
+//! With `--nccl libnccl.so.2`, also measures NCCL, in the same process on the same GPUs. Its series
+//! and Millstream's alternate, are equally many and equally long, and the best of each counts.
+//! Prints Millstream's share of NCCL's bandwidth, too. `NCCL_NVLS_ENABLE` must be 0, since
+//! Millstream does not use NVLink's multicast.
 
 #![allow(missing_docs)]
 
@@ -87,10 +88,10 @@ fn algorithm(name: &str) -> std::result::Result<Algorithm, String> {
     })
 }
 
-/// What operations work on, in place but for all-to-all.
+/// The operands of operations, which are in place except for all-to-all.
 struct Vectors {
     buffers: Vec<DeviceBuffer<f32>>,
-    /// As long, where all-to-all puts its results.
+    /// Equally long: where all-to-all puts its results.
     others: Vec<DeviceBuffer<f32>>,
 }
 
@@ -122,7 +123,7 @@ fn submit(
     }
 }
 
-/// Seconds of one operation of Millstream in a series, after one that is not counted.
+/// Seconds of one of Millstream's operations in a series, after one that is not counted.
 async fn seconds(
     communicator: &mut Communicator,
     vectors: &mut Vectors,
@@ -131,7 +132,7 @@ async fn seconds(
 ) -> Result<f64> {
     let sum = Operator::sum();
     let mut collectives = communicator.begin().await?;
-    // The first loads kernels.
+    // The first operation loads kernels.
     submit(collective, &mut collectives, vectors, &sum)?;
     collectives.completed().await?;
     collectives = communicator.begin().await?;
@@ -147,8 +148,8 @@ async fn seconds(
     Ok(start.elapsed().as_secs_f64() / series.rounds as f64)
 }
 
-/// The least seconds of one operation, in series of as many as take a while: Millstream's,
-/// and NCCL's in turn with it.
+/// The least seconds of one operation, over series that take a while; Millstream's series alternate
+/// with NCCL's, if that is measured.
 async fn measure(
     communicator: &mut Communicator,
     mut nccl: Option<&mut Nccl>,
@@ -175,13 +176,13 @@ type Resident = (Shared<u32>, ResidentRank, Shared<u64>, Value<u32>);
 
 const RESIDENT: &str = include_str!("collectives/resident.cu");
 
-/// Nanoseconds of an all-reduce of `bytes` that one block of a resident kernel on each
-/// device calls, the mean of many.
+/// Nanoseconds of an all-reduce of `bytes` bytes that one block of a resident kernel calls on each
+/// device: the mean over many.
 async fn resident(context: &Context, bytes: usize, rounds: u32) -> Result<f64> {
     let source = CudaSource::new("resident.cu", "resident_sums", RESIDENT).blocks(1);
     let kernel: Kernel<Resident> = Kernel::with_source(
         "resident",
-        // SAFETY: the kernel keeps to its arguments as the signature says.
+        // SAFETY: the kernel uses its arguments only as the signature says.
         unsafe { Trusted::new(source) },
         |_, _| Err(KernelFault::new("runs on GPUs only")),
     );
@@ -211,7 +212,7 @@ fn communicator(context: &Context, arguments: &Arguments) -> Result<Communicator
     Communicator::with_options(context, options)
 }
 
-/// Every operation of every size.
+/// Measures every operation at every size.
 async fn cells(
     context: &Context,
     arguments: &Arguments,
@@ -239,7 +240,7 @@ async fn cells(
     Ok(cells)
 }
 
-/// Of each rank's vector, so that all have equal parts.
+/// The items of each rank's vector, such that all have equal parts.
 fn items(bytes: usize, ranks: usize) -> usize {
     (bytes / 4).next_multiple_of(ranks)
 }

@@ -1,12 +1,12 @@
-//! Links between kernels that stay on their devices: GB/s from the first device to the second
-//! by bytes of a packet and by blocks that send, each over a channel of its own, and how long one
-//! packet takes there. The sender's blocks fill packets where they are read, the receiver's
-//! look at every word. On the first two GPUs, on host devices where there are none, or on those
-//! that `--devices` or `MILLSTREAM_DEVICES` names.
+//! Links between kernels that stay on their devices: throughput from the first device to the second
+//! in GB/s, by bytes of a packet and by number of sending blocks, each of which has a channel of
+//! its own; and how long one packet takes. The sender's blocks fill packets in the place where they
+//! are read, and the receiver's look at every word. Uses the devices that `--devices` or
+//! `MILLSTREAM_DEVICES` names; otherwise the first two GPUs or, if there are none, host devices.
 //!
-//! What bounds them on the reference node (H200s, NVSwitch): a kernel's push to one peer moves
-//! 366 to 369 GB/s, and a flag in a peer's memory takes 2.4 us there and back, 1.2 us one way.
-//! Through memory of the host, pinned copies move 55 GB/s, and a flag takes 2.55 us there and back.
+//! Limits on the reference node (H200s, NVSwitch): a kernel's push to one peer moves 366 to 369
+//! GB/s, and a flag in a peer's memory takes 2.4 us for the round trip, so 1.2 us one way. Through
+//! memory of the host, pinned copies move 55 GB/s, and a flag takes 2.55 us for the round trip.
 
 #![allow(missing_docs)]
 
@@ -38,7 +38,7 @@ struct Arguments {
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-/// Bytes of all slots of a channel, if these are not two packets.
+/// Bytes of all slots of a channel together, as far as 2 to 16 packets allow.
 const ROOM: usize = MIB;
 
 struct Bench {

@@ -1,6 +1,6 @@
-//! The microbenchmarks of the article's Figure 2 \[G §2.1\]: four tables, one for each
-//! panel, each number the median of so many trials. On all GPUs, on host devices where
-//! there are none, or on those that `MILLSTREAM_DEVICES` names.
+//! The microbenchmarks of the article's Figure 2 \[G §2.1\]: four tables, one for each panel; each
+//! number is the median of all trials of a measurement. Uses the devices that `MILLSTREAM_DEVICES`
+//! names; otherwise all GPUs or, if there are none, host devices.
 //!
 //! * a: direct access, threads that read or write consecutive or random words of their
 //!   own memory, of a peer's and of the host's;
@@ -9,8 +9,8 @@
 //!   each packet, and, *resident*, by kernels that stay at both ends of a `DeviceLink`;
 //! * d: from one device to all others.
 //!
-//! Resident kernels go on to the next trial at once, so that theirs are means, and a packet of theirs
-//! is what all their blocks move together. What has arrived at the end is compared with what was sent.
+//! Resident kernels go on to the next trial at once, so their numbers are means, and all their
+//! blocks together move a packet. What has arrived in the end is compared with what was sent.
 
 #![allow(missing_docs)]
 
@@ -60,7 +60,7 @@ enum Panel {
 
 const MIB: usize = 1 << 20;
 const PACKETS: [usize; 8] = [MIB / 4, MIB / 2, MIB, 2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB, 64 * MIB];
-/// Packets on their way at once.
+/// Packets under way at once.
 const BUFFERS: usize = 4;
 
 struct Bench {
@@ -72,10 +72,10 @@ struct Bench {
 
 const ACCESS: &str = include_str!("figure_2/access.cu");
 
-/// Copies words: 0 consecutive ones, 1 from random places, 2 to random places.
+/// Copies words: mode 0 copies consecutive ones, 1 from random places, 2 to random places.
 static ACCESS_WORDS: Kernel<(Read<u32>, Write<u32>, Value<u32>)> = Kernel::with_source(
     "access",
-    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    // SAFETY: like its twin, the kernel uses its arguments only as the signature says.
     unsafe { Trusted::new(CudaSource::new("access.cu", "access", ACCESS)) },
     |_, (from, to, how)| {
         let len = to.len();
@@ -106,7 +106,7 @@ impl Bench {
         Ok(median(times.split_off(1)))
     }
 
-    /// Median time from before `submit` to the end of all that it submits.
+    /// Median time from before `submit` to the end of everything that it submits.
     async fn submitted(
         &self,
         mut submit: impl FnMut() -> Result<Vec<Completion>>,
@@ -185,7 +185,7 @@ impl Bench {
         .await
     }
 
-    /// One message over a link, to its last packet.
+    /// One message over a link, until its last packet has arrived.
     async fn link(&self, context: &Context, packet: usize) -> Result<Duration> {
         let [from, to] = [0, 1].map(|place| &context.devices()[place]);
         let graph = Graph::new(context);
@@ -333,7 +333,7 @@ impl Bench {
         .await
     }
 
-    /// As the collectives do it: one kernel a GPU where that is possible.
+    /// A broadcast as the collectives do it: one kernel on each GPU, where that is possible.
     async fn broadcast(&self) -> Result<Duration> {
         let mut communicator = Communicator::new(&self.context)?;
         let buffers = self.context.devices().iter().map(|device| device.buffer(self.bytes / 4));
@@ -352,7 +352,7 @@ fn kib(bytes: usize) -> String {
     format!("{} KiB", bytes >> 10)
 }
 
-/// All devices, in that shape, with packets that all go this way, or choose.
+/// All devices, connected in that shape. All packets go this way, or, if there is none, the links choose.
 fn open(topology: Option<&Topology>, way: Option<TransferWay>) -> Result<Context> {
     let mut builder = Context::builder().devices(Devices::All);
     if let Some(topology) = topology {
@@ -372,7 +372,8 @@ fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn std::error::Erro
     let usual = if context.devices()[0].is_gpu() { 100_000_000 } else { 4_000_000 };
     let bytes = arguments.bytes.unwrap_or(usual) / ITEM_BYTES * ITEM_BYTES;
     let mut panels = panels(arguments.panels, names.len())?;
-    // Last: it drops contexts, and while their memory is given back launches take milliseconds.
+    // Panel c comes last: it drops contexts, and while their memory is given back, launches take
+    // milliseconds.
     panels.sort_by_key(|panel| *panel == Panel::C);
     println!("figure 2 on {}, {bytes} bytes, {} trials", names.join(", "), arguments.trials);
     let bench = Bench { context, topology, bytes, trials: arguments.trials };
@@ -390,7 +391,7 @@ fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn std::error::Erro
     Ok(())
 }
 
-/// The panels that are asked for, or all that so many devices can have.
+/// The panels that are asked for; otherwise, all that are possible with this many devices.
 fn panels(asked_for: Vec<Panel>, devices: usize) -> std::result::Result<Vec<Panel>, &'static str> {
     match (asked_for.is_empty(), devices) {
         (true, 1) => {

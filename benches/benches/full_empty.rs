@@ -1,7 +1,7 @@
-//! What full/empty segments save: the seven benchmarks of Lustig and Martonosi (HPCA
-//! 2013) from the moment their data is there to the moment the host has the result,
-//! in four modes, and vectorAdd by its length. On the first GPU, on a host device where
-//! there is none, or on what `MILLSTREAM_DEVICES` names.
+//! What full/empty segments save: the seven benchmarks of Lustig and Martonosi (HPCA 2013), from
+//! the moment at which their data is there to the moment at which the host has the result, in four
+//! modes; and vectorAdd by its length. Uses the first device of `MILLSTREAM_DEVICES`; otherwise the
+//! first GPU or, if there is none, a host device.
 
 #![allow(missing_docs)]
 
@@ -52,11 +52,11 @@ struct Arguments {
     bench: bool,
 }
 
-/// Bytes of results that are not compared in every run.
+/// Results with more bytes are not compared in every run.
 const LARGE_RESULT: usize = 1 << 20;
 
-/// What the modes are to be: none of those chosen slower than so many times the baseline, and
-/// full overlap better by so many per cent in the mean, at the paper's sizes.
+/// What the modes should reach: none of the chosen ones takes longer than this many times the
+/// baseline, and full overlap saves at least this many per cent in the mean, at the paper's sizes.
 const MOST_RATIO: f64 = 1.02;
 const LEAST_SAVED: f64 = 26.0;
 
@@ -81,11 +81,11 @@ fn modes(work: &Workload) -> [Mode; 6] {
     ]
 }
 
-/// What [`chosen`] chooses for.
+/// What [`chosen`] chooses a mode for.
 const CHOICES: [&str; 3] = ["early", "return", "full"];
 
-/// Which of the modes early launch, proactive return and full overlap are, before
-/// anything is measured; none where results are too large to return early.
+/// The modes that are chosen for early launch, proactive return and full overlap, before anything
+/// is measured; none if results are too large to return early.
 fn chosen(work: &Workload) -> [Option<usize>; 3] {
     let early = Mode::EarlyLaunch(work.early());
     let returning = work.returns().then_some(Mode::ProactiveReturn);
@@ -93,7 +93,7 @@ fn chosen(work: &Workload) -> [Option<usize>; 3] {
     chosen.map(|mode| modes(work).iter().position(|known| Some(*known) == mode))
 }
 
-/// Microseconds of each mode, all of them in turn, after checked runs that do not count.
+/// Microseconds of each mode. The modes alternate, after checked runs that do not count.
 fn measure(
     context: &Context,
     work: &Workload,
@@ -107,7 +107,7 @@ fn measure(
         Bed::new(context, device, work, packets[1])?,
     ];
     let (expected, mut is_right) = (work.expected(), true);
-    // Large results now and then: that is slow.
+    // Large results are compared only now and then, since that is slow.
     let is_large = work.output_len() * 4 > LARGE_RESULT;
     let (checked, compared_every) = if is_large { (5, 20) } else { (20, 1) };
     let mut times = [const { Vec::new() }; 6];
@@ -128,7 +128,7 @@ fn measure(
     Ok((times, beds[0].parts()?, is_right))
 }
 
-/// Copies in, the kernel and the copy out all at once, and nothing else.
+/// The time if the copies in, the kernel and the copy out ran all at once, and nothing else took time.
 fn ideal(parts: &[Duration; 3]) -> Duration {
     parts.iter().copied().max().unwrap_or_default()
 }
@@ -137,7 +137,7 @@ fn microseconds(time: Duration) -> String {
     format!("{:.1}", time.as_secs_f64() * 1e6)
 }
 
-/// The seven, with what each mode saves against the baseline and what it could.
+/// The seven benchmarks: what each mode saves against the baseline, and what it could save.
 fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(String, bool)> {
     let mut table = Table::new();
     let heads = ["KiB in", "out", "copy in us", "kernel us", "copy out us", "ideal"];
@@ -175,7 +175,7 @@ fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Stri
         let text =
             |saved: Option<f64>| saved.map_or("none".into(), |saved| format!("{saved:.0} %"));
         row.extend(chosen.map(text));
-        // A program that does without saves nothing.
+        // Where no mode is chosen, nothing is saved.
         let chosen = chosen.map(Option::unwrap_or_default);
         for (sum, saved) in sums.iter_mut().zip(saved.into_iter().chain(chosen)) {
             *sum += saved / works.len() as f64;
@@ -191,7 +191,7 @@ fn seven(context: &Context, sizes: Sizes, arguments: &Arguments) -> Result<(Stri
     Ok((text, all_right))
 }
 
-/// Whether the worst of the chosen modes and the mean of full overlap are as they should be.
+/// Whether the worst chosen mode and the mean of full overlap reach what they should.
 fn verdict(sizes: Sizes, (ratio, which): &(f64, String), saved: f64) -> String {
     let met = |is_met: bool| if is_met { "met" } else { "MISSED" };
     let worst = format!(

@@ -12,7 +12,7 @@ use millstream::flow::Error;
 use millstream::prelude::*;
 use millstream_benches::{available, open};
 
-/// Receives a message of `bytes`, to its last packet.
+/// Receives a message of `bytes` bytes, until its last packet.
 async fn receive(input: &mut Receiver<u8>, bytes: usize, stream: &Stream) -> Result<(), Error> {
     let mut received = 0;
     while received < bytes {
@@ -24,8 +24,8 @@ async fn receive(input: &mut Receiver<u8>, bytes: usize, stream: &Stream) -> Res
     Ok(stream.completed()?.await?)
 }
 
-/// How long a link takes for so many messages of `bytes`, one after the other;
-/// another one before them allocates what is needed.
+/// How long a link takes for a number of messages of `bytes` bytes, one after another. One more
+/// message, before these, allocates what is needed.
 async fn transfers(
     context: &Context,
     (from, to): (&Device, &Device),
@@ -59,7 +59,7 @@ fn throughput(criterion: &mut Criterion) {
     let context = open(available());
     let from = &context.devices()[0];
     let to = context.devices().get(1).unwrap_or(context.host());
-    // Sizes that mean something to these devices: in KiB, those of packets.
+    // Sizes that are useful for these devices; those of packets are in KiB.
     let (bytes, packets, counts): (usize, &[usize], &[usize]) = if from.is_gpu() {
         (256_000_000, &[256, 1024, 4096, 16_384, 65_536], &[2, 4])
     } else {

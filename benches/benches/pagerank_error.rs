@@ -1,8 +1,8 @@
-//! PageRank's time against the error it leaves, by pulling and by pushing:
-//! `pagerank_error [GRAPH...]`, a road map and a Kronecker graph if none is named, on
-//! the devices there are or those that `MILLSTREAM_DEVICES` names. The error is the L1
-//! distance to ranks of f64 that are converged to 1e-12. Each way has a warm-up run,
-//! and one upload; of five runs to a tolerance the one of median time counts.
+//! PageRank's time against its remaining error, by pulling and by pushing: `pagerank_error
+//! [GRAPH...]`; without arguments, a road map and a Kronecker graph. Uses the devices that
+//! `MILLSTREAM_DEVICES` names, or else those that there are. The error is the L1 distance to ranks
+//! in f64 that have converged to 1e-12. Each way has one upload and one warm-up run; of five runs
+//! to each tolerance, the one of median time counts.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -43,10 +43,10 @@ fn graphs(files: &[PathBuf]) -> Vec<(String, CsrGraph)> {
     ]
 }
 
-/// Odd, so that one is the median.
+/// Odd, so that one of them is the median.
 const RUNS: usize = 5;
 
-/// One that is not told, then for each tolerance the run of median time.
+/// Makes one run that is not reported, then reports, for each tolerance, the run of median time.
 fn runs(
     context: &Context,
     graph: &CsrGraph,

@@ -1,8 +1,8 @@
-//! BFS, SSSP, PageRank and connected components over 1, 2, 4 and 8 of the devices there
-//! are (all GPUs, host devices where there are none, or those that `MILLSTREAM_DEVICES`
-//! names): a road map, Debian's packages and a Kronecker graph, which is larger on GPUs.
-//! Time from the graph on the devices to the answer there; throughput in arcs, of
-//! PageRank in those of all its sweeps.
+//! BFS, SSSP, PageRank and connected components over 1, 2, 4 and 8 devices (those that
+//! `MILLSTREAM_DEVICES` names; otherwise all GPUs or, if there are none, host devices), on a road
+//! map, Debian's packages, and a Kronecker graph, which is larger on GPUs. Times run from the graph
+//! on the devices to the result on the devices. Throughput is in arcs; for PageRank, it counts the
+//! arcs of all its sweeps.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -34,8 +34,8 @@ fn graphs(on_gpus: bool) -> [(&'static str, CsrGraph); 3] {
     ]
 }
 
-/// One of the algorithms, with `graph` on the devices of `context`: a function that runs it
-/// once and says how long that took.
+/// Puts `graph` on the devices of `context` for one of the algorithms. Returns a function that runs
+/// it once and returns how long that took.
 fn uploaded<'a>(
     algorithm: &str,
     context: &'a Context,

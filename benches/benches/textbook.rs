@@ -1,7 +1,7 @@
-//! The four algorithms on host devices and textbook algorithms on rayon in turn, in one
-//! process, and the lowest time of each: what others do on the machine meanwhile
-//! disturbs both alike. One device has all threads, or each has one. PageRank is ten sweeps by
-//! pulling, in f32.
+//! The four algorithms on host devices against textbook algorithms on rayon. Both run alternately
+//! in one process, and the lowest time of each counts, so that other load on the machine disturbs
+//! both alike. Either one device has all threads, or each device has one. PageRank makes ten sweeps
+//! by pulling, in f32.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -20,12 +20,13 @@ use millstream_benches::refuse;
 use millstream_benches::textbook::{self, timed};
 use rayon::ThreadPool;
 
-/// None is converged to this, so there are always as many sweeps.
+/// No graph converges to this, so there are always equally many sweeps.
 const TOLERANCE: f64 = 0.0;
 const SWEEPS: u32 = 10;
 
-/// L1 distance at most of ranks that sum to 1. Without tolerance both make the same sweeps, and only
-/// what the textbook's sums in f32 round away is between them: 9e-6 at most of the graphs here.
+/// The largest L1 distance allowed between ranks that sum to 1. Without a tolerance both make the
+/// same sweeps, and differ only by what the textbook's sums in f32 round away: at most 9e-6 on
+/// these graphs.
 const ROUNDING: f64 = 2e-5;
 
 #[derive(Parser)]
@@ -56,10 +57,11 @@ fn delta(text: &str) -> Result<f64, String> {
     delta.ok_or_else(|| "not a number from 1 on".to_string())
 }
 
-/// Runs of each, however long they take.
+/// The fewest runs of each, however long they take.
 const LEAST_RUNS: usize = 3;
 
-/// Where both run: host devices and the textbook's threads, as many as all devices have.
+/// Where both run: host devices, and a pool for the textbook's algorithms, with as many threads as
+/// all devices have together.
 struct Bed {
     context: Context,
     pool: ThreadPool,
@@ -75,7 +77,7 @@ impl Bed {
         Bed { context: builder.build().unwrap(), pool, runs, time }
     }
 
-    /// Runs both in turn; the lowest time of each.
+    /// Runs both alternately. Returns the lowest time of each.
     fn lowest<T>(
         &self,
         ours: impl Fn() -> Duration,
@@ -146,7 +148,7 @@ fn main() {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         arguments.threads = if cores == 1 { vec![1] } else { vec![1, cores] };
     }
-    // All threads of one device, and a device for each thread.
+    // One device with all threads, and one device for each thread.
     let beds = arguments.threads.iter().flat_map(|&threads| match threads {
         1 => vec![(1, 1)],
         _ => vec![(1, threads), (threads, threads)],

@@ -1,5 +1,5 @@
-//! What uploads do on the host: vertices in the order of their degrees, for GPUs; and rows under the new
-//! ids, for host devices and GPUs beside them. In arcs a second.
+//! The host's work in uploads, in arcs per second: vertices in the order of their degrees, for
+//! GPUs; and rows under the new ids, for host devices and for GPUs beside them.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use millstream::graph::generate::{self, GenerateOptions};
 use millstream::graph::partition;
 use millstream::traversal::DegreeOrder;
 
-/// Vertices of a window.
+/// The number of vertices in a window.
 const WINDOWS: [(&str, u32); 2] = [("in windows", DegreeOrder::SPREAD), ("all together", u32::MAX)];
 
 fn uploads(criterion: &mut Criterion) {

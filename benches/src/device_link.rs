@@ -1,5 +1,5 @@
-//! Links between kernels that stay on their devices: what a pair moves, how soon a packet is
-//! there, and chains of links that pass on what they get.
+//! Links between kernels that stay on their devices: the throughput of a pair, the latency of a
+//! packet, and chains of links that pass on what they receive.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -19,18 +19,18 @@ pub const ITEM_BYTES: usize = size_of::<Item>();
 
 /// How long the kernels wait for each other.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Channels at most: as many blocks as an H200 has multiprocessors, less those that a gang leaves.
+/// The most channels: as many blocks as an H200 has multiprocessors, except those that a gang needs.
 const MOST_CHANNELS: usize = 128;
 
 const SOURCE: &str = include_str!("device_link/kernels.cu");
 
 const fn source(entry: &'static str) -> Trusted<CudaSource> {
     let source = CudaSource::new("device_link.cu", entry, SOURCE).resident().threads(1024);
-    // SAFETY: the kernels keep to their arguments as the signatures say, as their twins do.
+    // SAFETY: like their twins, the kernels use their arguments only as the signatures say.
     unsafe { Trusted::new(source) }
 }
 
-/// Words of the report: blocks that gave up and packets that were wrong, of each end.
+/// Words of the report for each end: the number of blocks that gave up, and of packets that were wrong.
 const WORDS_OF_END: usize = 2;
 const WRONG: usize = 1;
 
@@ -92,7 +92,7 @@ pub struct Rounds {
 static ECHO: Kernel<(End, End, Shared<u32>, Shared<u32>, Value<Rounds>)> =
     Kernel::of_steps("echo", source("echo"), |_, (there, back, _, report, rounds)| {
         while there.sent() != rounds.end || back.received() != rounds.end {
-            // Whoever begins is one ahead.
+            // The end that begins is one packet ahead.
             let sends = there.sent() == back.received().wrapping_add(rounds.begins).wrapping_sub(1)
                 && there.sent() != rounds.end;
             let went = match sends {
@@ -136,13 +136,13 @@ struct Share {
 }
 
 impl Share {
-    /// In a round.
+    /// Packets of this channel in a round.
     fn packets(&self) -> usize {
         let packets = self.len.div_ceil(self.packet_items);
         packets.saturating_sub(self.channel).div_ceil(self.channels)
     }
 
-    /// Where a packet lies, counted over all rounds.
+    /// The items of a packet, whose number is counted over all rounds.
     fn range(&self, packet: u32) -> Range<usize> {
         let in_round = packet as usize % self.packets().max(1);
         let first = (in_round * self.channels + self.channel) * self.packet_items;
@@ -198,7 +198,7 @@ fn size(context: &Context, member: &GangMember<'_>, channels: usize) -> usize {
     if context.devices()[member.place].is_gpu() { member.sharers } else { channels }
 }
 
-/// Everything arrived as it was sent, and nobody gave up.
+/// Checks that everything arrived as it was sent, and that nobody gave up.
 fn assert_sound(report: &SharedBuffer<u32>) -> Result<()> {
     for word in 0..report.len() {
         assert_eq!(report.load(word)?, 0, "word {word}: packets lost or wrong");
@@ -206,8 +206,9 @@ fn assert_sound(report: &SharedBuffer<u32>) -> Result<()> {
     Ok(())
 }
 
-/// Doubles and more the number of packets that `run` moves, which takes their first and their
-/// end, until that takes so long; packets of that run, and its time.
+/// Multiplies the number of packets, at least by two, until `run` takes about as long as `target`;
+/// `run` gets the first packet and the end. Returns the number of packets of the last run, and its
+/// time.
 async fn calibrated(
     target: Duration,
     mut run: impl AsyncFnMut(u32, u32) -> Result<Duration>,
@@ -296,7 +297,7 @@ pub async fn one_way(
     Ok(time / (2 * rounds))
 }
 
-/// Packets of a channel of a chain: one is filled while others are read.
+/// Packets of a channel of a chain: one is filled while the others are read.
 const CHAIN_PACKETS: usize = 4;
 
 /// From the first device of a chain to all others, by kernels that stay there for all rounds:
@@ -329,7 +330,7 @@ pub async fn chain(
             let hop = order.iter().position(|place| *place == member.place);
             let Some(hop) = hop else { return Ok(()) };
             let (receives, sends) = (hop > 0, hop < links.len());
-            // Whoever is at an end uses one of the two only.
+            // At either end of the chain, only one of the two is used.
             let from = &links[if receives { hop - 1 } else { hop }];
             let to = &links[if sends { hop } else { hop - 1 }];
             let [receives, sends] = [receives, sends].map(u32::from);
@@ -348,7 +349,7 @@ pub async fn chain(
 async fn put(device: &Device, items: &[Item], to: &GuardedBuffer<Item>) -> Result<()> {
     let stream = device.stream_of(StreamKind::Copy)?;
     let here = stream.uploaded(items.to_vec())?;
-    // SAFETY: nobody is at the items before the copy is over.
+    // SAFETY: nobody uses the items before the copy is over.
     stream.copy(&here, unsafe { to.part_mut(0..items.len())? })?;
     Ok(stream.completed()?.await?)
 }

@@ -8,7 +8,7 @@ use millstream::device::DeviceList;
 use millstream::flow::{Context, Devices};
 use mimalloc::MiMalloc;
 
-/// The command's.
+/// The same allocator as the command's.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

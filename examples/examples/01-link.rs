@@ -12,10 +12,10 @@ extern "C" __global__ void count_up(Span<u32> items, u32 first) {
 }
 "#;
 
-/// What GPUs run, and what host devices run.
+/// The kernel for GPUs, and its twin for host devices.
 static COUNT_UP: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
     "count_up",
-    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    // SAFETY: like its twin, the kernel uses its arguments only as the signature says.
     unsafe { Trusted::new(CudaSource::new("count_up.cu", "count_up", SOURCE)) },
     |_, (items, first)| {
         items.iter_mut().zip(first..).for_each(|(item, value)| *item = value);
@@ -26,10 +26,10 @@ static COUNT_UP: Kernel<(Write<u32>, Value<u32>)> = Kernel::with_source(
 fn main() -> Result<(), millstream::flow::Error> {
     set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
-    // Such as why there are host devices here in place of GPUs.
+    // For example, why host devices are used here instead of GPUs.
     context.warnings().iter().for_each(|warning| eprintln!("{warning}"));
     let first = &context.devices()[0];
-    // A device alone sends to the host: a link has two ends.
+    // A link has two ends, so a single device sends to the host.
     let second = context.devices().get(1).unwrap_or(context.host());
     let graph = Graph::new(&context);
     // Packets of 1000 items, three buffers posted ahead.

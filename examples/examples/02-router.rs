@@ -9,7 +9,7 @@ use millstream::prelude::*;
 
 const URGENT: u64 = 1;
 
-/// Takes what comes; returns how many items that was.
+/// Takes whatever comes. Returns the number of items.
 async fn count(mut input: Receiver<u32>) -> Result<usize, Error> {
     let mut items = 0;
     while let Some(pending) = input.recv().await? {

@@ -21,7 +21,7 @@ extern "C" __global__ void filter(Span<const u32> input, Span<u32> kept, Span<u3
 
 static FILTER: Kernel<FilterSignature> = Kernel::with_source(
     "filter",
-    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    // SAFETY: like its twin, the kernel uses its arguments only as the signature says.
     unsafe { Trusted::new(CudaSource::new("filter.cu", "filter", SOURCE)) },
     |_, (input, kept, _, count, divisor)| {
         let matching = input.iter().filter(|item| *item % divisor == 0);

@@ -1,6 +1,6 @@
-//! A ring all-reduce as a plain dataflow program: every device starts with an
-//! array and ends with the sum of all. Each of n parts goes round twice: once
-//! collecting sums (reduce-scatter), once spreading them (all-gather).
+//! A ring all-reduce as a plain dataflow program: every device starts with an array, and ends with
+//! the sum of all arrays. Each of the n parts goes round twice: first to collect sums
+//! (reduce-scatter), then to spread them (all-gather).
 //! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-7` or `host:4`.
 
 use futures_util::future::try_join_all;
@@ -17,7 +17,7 @@ extern "C" __global__ void add(Span<const u32> from, Span<u32> to) {
 
 static ADD: Kernel<(Read<u32>, Write<u32>)> = Kernel::with_source(
     "add",
-    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    // SAFETY: like its twin, the kernel uses its arguments only as the signature says.
     unsafe { Trusted::new(CudaSource::new("add.cu", "add", SOURCE)) },
     |_, (from, to)| {
         to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
@@ -27,7 +27,7 @@ static ADD: Kernel<(Read<u32>, Write<u32>)> = Kernel::with_source(
 
 const PART: usize = 25_000;
 
-/// What the device at `place` of `places` does; returns the sum.
+/// The task of the device at `place` of `places`. Returns the sum.
 async fn all_reduce(
     place: usize,
     places: usize,
@@ -37,7 +37,7 @@ async fn all_reduce(
     let stream = input.device().stream()?;
     let mut array = stream.uploaded(vec![place as u32 + 1; places * PART])?;
     for step in 0..2 * (places - 1) {
-        // Part (place - step) goes on; the one before it comes in.
+        // Sends on part (place - step), and receives the part before it.
         let sent = (place + 2 * places - step) % places;
         let received = (sent + places - 1) % places;
         let mut message = output.buffer(PART).await?;
@@ -59,7 +59,7 @@ async fn all_reduce(
         }
     }
     output.shutdown()?;
-    // The neighbour has shut down too: a receiver is kept to the end of its stream.
+    // The neighbour has shut down, too: receive until the end of the stream.
     assert!(input.recv().await?.is_none());
     Ok(stream.download(&array)?.await?)
 }

@@ -8,7 +8,7 @@ use millstream::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     set_driver_defaults();
-    // A binary tree, both directions.
+    // A binary tree with arcs in both directions.
     let edges: Vec<(u32, u32)> = (1..1023u32)
         .flat_map(|child| [((child - 1) / 2, child), (child, (child - 1) / 2)])
         .collect();

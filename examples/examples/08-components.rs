@@ -1,4 +1,4 @@
-//! Connected components of edges that never are in memory together.
+//! Connected components of edges that are never all in memory together.
 //! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
 
 use millstream::prelude::*;
@@ -6,7 +6,7 @@ use millstream::prelude::*;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     set_driver_defaults();
     let context = Context::builder().devices(Devices::All).build()?;
-    // Numbers that differ by 6 or by 10 belong together: the even, and the odd.
+    // Numbers that differ by 6 or by 10 are joined: there are two components, the even and the odd numbers.
     let vertices = 100_000;
     let edges = [6, 10].into_iter().flat_map(|step| (step..vertices).map(move |v| (v, v - step)));
     // Small packets, so that every device gets some.

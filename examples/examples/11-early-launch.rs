@@ -1,5 +1,5 @@
-//! A kernel launched before its data is there: each block waits for its packet, and
-//! the host has the first results while the last data is still to come.
+//! A kernel launched before its data is there: each block waits for its packet, and the host gets
+//! the first results while the last data is still on its way.
 //! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0` or `host:1`.
 
 use std::time::Duration;
@@ -20,10 +20,10 @@ extern "C" __global__ void squares(FullEmptySegment<u32> input, FullEmptySegment
 }
 "#;
 
-/// What GPUs run, and what one block does on host devices.
+/// The kernel for GPUs, and what one block does on host devices.
 static SQUARES: Kernel<(FullEmptyPackets<u32>, FullEmptyPackets<u32>)> = Kernel::of_steps(
     "squares",
-    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    // SAFETY: like its twin, the kernel uses its arguments only as the signature says.
     unsafe { Trusted::new(CudaSource::new("squares.cu", "squares", SOURCE).block_each()) },
     |packet, (input, output)| {
         let Some(items) = input.items(packet)? else { return Ok(Step::Waits) };
@@ -58,7 +58,7 @@ fn main() -> Result<(), millstream::flow::Error> {
             let launched =
                 group.launch_early(&compute, &SQUARES, shape.packets(), (&input, &output));
             let ended = launched.await?;
-            // Only now is there any data.
+            // The data exists only from now on.
             data.host_view_mut()?.iter_mut().zip(round..).for_each(|(item, n)| *item = n);
             for packet in 0..shape.packets() {
                 input.fill_from(&copy, packet, data.part(shape.range(packet))?)?;
@@ -68,7 +68,7 @@ fn main() -> Result<(), millstream::flow::Error> {
                 assert_eq!(last, n * n);
                 println!("round {round}, packet {packet}: {n} squared is {last}");
             }
-            // Before the memory is used again.
+            // Wait for the end before the memory is used again.
             ended.completed().await?;
             copy.completed()?.await?;
             input.next_epoch()?;

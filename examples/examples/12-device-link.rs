@@ -1,5 +1,5 @@
-//! Two kernels that run at the same time, and a link between them that the host takes no
-//! part in: one finds primes, the other adds them up as they come.
+//! Two kernels that run at the same time, joined by a link in which the host takes no part: one
+//! finds primes, the other adds them up as they come.
 //! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-1`, `cuda:0x2` or `host:2`.
 
 use std::sync::atomic::Ordering;
@@ -47,21 +47,21 @@ extern "C" __global__ void sum(DeviceLink<u32> link, u32 packets, Span<u64> tota
 }
 "#;
 
-/// Of a packet.
+/// Numbers that a packet covers.
 const NUMBERS: u32 = 256;
-/// Of a channel.
+/// Packets of a channel.
 const PACKETS: u32 = 25;
-/// Blocks at either end, each with a channel of its own.
+/// Blocks at each end; each has a channel of its own.
 const CHANNELS: usize = 4;
 
 fn is_prime(number: u32) -> bool {
     number > 1 && (2..).take_while(|d| d * d <= number).all(|d| !number.is_multiple_of(d))
 }
 
-/// What GPUs run, and a twin that is called again, block by block, where it had to wait.
+/// The kernel for GPUs, and a twin that is called again, block by block, if it had to wait.
 static PRIMES: Kernel<(DeviceLinkEnd<u32>, Value<u32>)> = Kernel::of_steps(
     "primes",
-    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    // SAFETY: like its twin, the kernel uses its arguments only as the signature says.
     unsafe {
         Trusted::new(CudaSource::new("primes.cu", "primes", SOURCE).block_each().threads(NUMBERS))
     },
@@ -83,7 +83,7 @@ static PRIMES: Kernel<(DeviceLinkEnd<u32>, Value<u32>)> = Kernel::of_steps(
 
 static SUM: Kernel<(DeviceLinkEnd<u32>, Value<u32>, Shared<u64>)> = Kernel::of_steps(
     "sum",
-    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    // SAFETY: like its twin, the kernel uses its arguments only as the signature says.
     unsafe {
         Trusted::new(CudaSource::new("primes.cu", "sum", SOURCE).block_each().threads(NUMBERS))
     },
@@ -109,8 +109,7 @@ fn main() -> Result<(), millstream::flow::Error> {
         println!("the first two devices must be GPUs, or host devices");
         return Ok(());
     }
-    // Room for a few packets on each channel, in the receiver's memory; nobody waits longer
-    // than 5 s.
+    // Room in the receiver's memory for a few packets of each channel. Nobody waits longer than 5 s.
     let room = LinkRoom::new(8, NUMBERS as usize).channels(CHANNELS);
     let link = DeviceLink::new(&context, one, other, room, Duration::from_secs(5))?;
     let total = context.host().shared::<u64>(1)?;
@@ -122,7 +121,7 @@ fn main() -> Result<(), millstream::flow::Error> {
         1 => Ok(SUM.launch(member.stream, CHANNELS, (&link, PACKETS, &total))?),
         _ => Ok(()),
     }))??;
-    // Kernels of GPUs that have waited for too long just end.
+    // GPUs' kernels that have waited for too long simply end, so ask the link.
     link.check()?;
     let numbers = NUMBERS * PACKETS * CHANNELS as u32;
     let expected: u64 = (0..numbers).filter(|number| is_prime(*number)).map(u64::from).sum();

@@ -1,5 +1,5 @@
-//! Kernels that stay on their devices and add up over all of them, again and again, without the
-//! host: they look for the median of numbers that are spread over the devices, bit by bit.
+//! Kernels that stay on their devices and repeatedly sum over all of them, without the host: they
+//! find the median of numbers that are spread over the devices, bit by bit.
 //! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3`, `cuda:0x4` or `host:4`.
 
 use std::sync::atomic::Ordering;
@@ -35,11 +35,11 @@ extern "C" __global__ void median(const __grid_constant__ ResidentCollectives re
 }
 "#;
 
-/// What GPUs run, and a twin that is called again where it had to wait: so it keeps in `found`
-/// what it knows.
+/// The kernel for GPUs, and a twin that is called again if it had to wait; so it keeps what it
+/// knows in `found`.
 static MEDIAN: Kernel<(ResidentRank, Read<u32>, Value<u32>, Shared<u32>)> = Kernel::of_steps(
     "median",
-    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    // SAFETY: like its twin, the kernel uses its arguments only as the signature says.
     unsafe { Trusted::new(CudaSource::new("median.cu", "median", SOURCE).blocks(1)) },
     |block, (resident, numbers, smaller, found)| {
         let mut collectives = resident.block(block)?;
@@ -59,7 +59,7 @@ static MEDIAN: Kernel<(ResidentRank, Read<u32>, Value<u32>, Shared<u32>)> = Kern
     },
 );
 
-/// On each device.
+/// How many numbers each device has.
 const NUMBERS: u32 = 10_000;
 
 fn main() -> Result<(), millstream::flow::Error> {
@@ -83,7 +83,7 @@ fn main() -> Result<(), millstream::flow::Error> {
     let found = context.host().shared::<u32>(ranks as usize)?;
     let smaller = ranks * NUMBERS / 2;
 
-    // One block of each kernel calls; nobody waits longer than 5 s.
+    // One block of each kernel calls the collectives. Nobody waits longer than 5 s.
     let collectives = ResidentCollectives::new(&context, 1, 4096, Duration::from_secs(5))?;
     let gang = Gang::new(&context)?;
     gang.prepare(&MEDIAN)?;

@@ -4,10 +4,10 @@
 // Names say <operation>_<order>_<scope>: order is relaxed, acquire, release or
 // acq_rel; scope is gpu (threads of one device) or sys (all devices and the host); there is
 // one load of scope cta (threads of one block).
-// Words are unsigned, of 32 or 64 bits, in memory of devices or of the host, whose address in
-// `.global` is the same as anywhere. With an address that may be of a block's own memory, too,
-// each addition of 64 bits would be a branch and a loop more. Below are words of a block's own
-// memory, whose scope is the block, and four words that lie together.
+// Words are unsigned, of 32 or 64 bits, in memory of devices or of the host, where the `.global`
+// address equals the generic one. If an address could also be one of shared memory, each 64-bit
+// addition would need a branch and a loop more. Below are words of shared memory, whose scope is
+// the block, and four adjacent words.
 #pragma once
 
 namespace millstream {
@@ -42,7 +42,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
         return before;                                                             \
     }
 
-// Without asking for the value before, which costs an answer.
+// Does not return the value before: that would cost a reply.
 #define MILLSTREAM_REDUCE(name, instruction, order, scope, type, bits, reg)        \
     __device__ __forceinline__ void name##_##order##_##scope(type* address,        \
                                                              type operand) {       \
@@ -51,7 +51,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "word sizes");
                      : : "l"(address), reg(operand) : "memory");                   \
     }
 
-// The value before the exchange, which happened if that is `expected`.
+// Returns the value before; the exchange happened if that is `expected`.
 #define MILLSTREAM_COMPARE_EXCHANGE(order, scope, type, bits, reg)                 \
     __device__ __forceinline__ type compare_exchange_##order##_##scope(            \
         type* address, type expected, type desired) {                              \
@@ -105,10 +105,10 @@ __device__ __forceinline__ void fence_acq_rel_sys() {
 MILLSTREAM_SCOPE(gpu)
 MILLSTREAM_SCOPE(sys)
 
-// For words that may as well be old: a multiprocessor's own cache may answer.
+// For words that may be stale: the multiprocessor's own cache may answer.
 MILLSTREAM_LOAD(relaxed, cta, u32, u32, "r")
 
-// Of `__shared__` memory: shorter than by an address that may lie anywhere.
+// In `__shared__` memory: less code than with a generic address.
 __device__ __forceinline__ u32 load_relaxed_shared(const u32* address) {
     u32 value;
     asm volatile("ld.relaxed.cta.shared.u32 %0, [%1];"
@@ -131,7 +131,7 @@ __device__ __forceinline__ u32 compare_exchange_relaxed_shared(u32* address, u32
     return before;
 }
 
-// Four words, each by itself, at an address that is a multiple of 16.
+// Four words, each atomic only by itself, at an address that is a multiple of 16.
 struct Quad {
     u32 words[4];
 };

@@ -10,20 +10,20 @@
 //     collectives.leave();
 //
 // A kernel that ends without `leave`, because it was stopped or a peer did not come, leaves
-// its peers in the middle of something: the memory is of no use any more, and all calls of
-// later kernels return false. So do all calls of blocks that there is no memory for. Both end the
+// its peers in the middle of a collective: the memory can no longer be used, and all calls of
+// later kernels return false. So do all calls of blocks that have no memory. Both end the
 // gang with an error.
 //
 // Every call is the whole block's. It returns when the block's results are there, for
 // all its threads; false if the kernel must end, because it is stopped or a peer did not
-// come in time. Lengths are any: vectors longer than lines are sent in several goes. Items have at
-// most 256 bytes if they are a multiple of 8, 128 of 4, 64 of 2, else 32.
+// come in time. Any length will do: vectors longer than the lines are sent in several goes. Items
+// have at most 256 bytes if their size is a multiple of 8, 128 if of 4, 64 if of 2, else 32.
 // Parts that belong to ranks are as equal as can be, larger ones first, as in the host's
 // collectives. The output may be the input where all ranks' pieces of the two are the
 // same: not in reduce_scatter and all_gather.
 //
-// What the host makes of it is `ResidentCollectives` of millstream-flow, where the twins of host
-// devices find the same calls: `block_collectives.rs`.
+// The host's side is `ResidentCollectives` of millstream-flow, where twins on host devices find the
+// same calls: `block_collectives.rs`.
 #pragma once
 
 #include "collective_lines.cuh"
@@ -31,7 +31,7 @@
 namespace millstream {
 
 struct BlockCollectiveSettings {
-    u64 patience_ns;  // Without progress, that end the kernel.
+    u64 patience_ns;  // Time without progress that ends the kernel.
     u64 capacity;     // Lines from one rank to another, for one collective.
     u32 rank;
     u32 ranks;
@@ -48,7 +48,7 @@ struct ResidentCollectives {
 
 class BlockCollectives {
    public:
-    // Lines that there are at least, from one rank to another, and that an item has at most.
+    // The fewest lines from one rank to another, and the most that a unit of items may need.
     static constexpr u32 least_capacity = 32;
 
     __device__ BlockCollectives(const ResidentCollectives& resident)
@@ -76,7 +76,7 @@ class BlockCollectives {
                    [=](u32) { return all; });
     }
 
-    // Rank `root` gets them.
+    // Rank `root` gets the items of all ranks, combined.
     template <class Element, class Combine>
     __device__ bool reduce(u32 root, const Element* input, Element* output, u64 len,
                            Combine combine) {
@@ -86,7 +86,7 @@ class BlockCollectives {
                    [=](u32) { return Piece{0, is_root ? len : 0}; });
     }
 
-    // Each rank gets its part of them, at `output`.
+    // Each rank gets its part of the combined items, at `output`.
     template <class Element, class Combine>
     __device__ bool reduce_scatter(const Element* input, Element* output, u64 len,
                                    Combine combine) {
@@ -116,7 +116,7 @@ class BlockCollectives {
                    [=](u32 from) { return part(from, count, len); });
     }
 
-    // Each rank has `len` items for each, in the order of the ranks, and gets as many.
+    // Each rank has `len` items for every rank, in the order of the ranks, and gets `len` from each.
     template <class Element>
     __device__ bool all_to_all(const Element* input, Element* output, u64 len) {
         const auto piece = [=](u32 other) { return Piece{other * len, len}; };
@@ -146,14 +146,14 @@ class BlockCollectives {
         }
     };
 
-    // Beside the epoch in the block's word, while it is inside.
+    // Set beside the epoch in the block's word, from the start until `leave`.
     static constexpr u64 is_inside = u64(1) << 63;
 
     const Ranks ranks;
     u64 first;  // Word of the block's lines.
     u64 capacity;
     u64* own;   // The block's word; null for a block that there is no memory for.
-    u64 epoch;  // Of the last collective; `is_inside` too if one before has not ended well.
+    u64 epoch;  // Of the last collective; with `is_inside` if an earlier one has not ended well.
 
     __device__ u64 enter() const {
         if (own == nullptr) return is_inside;
@@ -164,7 +164,7 @@ class BlockCollectives {
         return before;
     }
 
-    // A rank's part of `len` items of so many ranks.
+    // A rank's part of `len` items that are divided among `ranks` ranks.
     static __device__ Piece part(u32 rank, u32 ranks, u64 len) {
         const u64 share = len / ranks, more = len % ranks;
         return {rank * share + (rank < more ? rank : more), share + (rank < more)};
@@ -177,7 +177,7 @@ class BlockCollectives {
         return {piece.start + done, left < most ? left : most};
     }
 
-    // `longest` is that of all pieces of all ranks: all send as often.
+    // `longest` is the length of the longest piece of all ranks: so all ranks send equally often.
     template <class Element, class Combine, class Sends, class Receives>
     __device__ bool run(const Element* input, Element* output, u64 longest, Combine combine,
                         bool combines, Sends sends, Receives receives) {
@@ -191,7 +191,7 @@ class BlockCollectives {
         const u64 most = capacity / Unit::words * Unit::count;
         u64 done = 0;
         do {
-            // Nobody uses the pieces any more, and what the block wrote is there.
+            // No thread uses the pieces any more, and all threads see what the block wrote.
             __syncthreads();
             const u32 other = threadIdx.x;
             if (other < ranks.ranks) {

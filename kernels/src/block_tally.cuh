@@ -7,12 +7,12 @@
 
 namespace millstream {
 
-// Of each block the first `count_of_threads` take part.
+// The first `count_of_threads` threads of each block take part.
 template <u32 count_of_threads>
 class BlockTally {
    public:
     static constexpr u32 threads = count_of_threads;
-    // Two that count, in turns, far from each other. Zero at first.
+    // Two counting words, used in turn, far from each other. Zero at first.
     static constexpr u32 apart = 16;
     static constexpr u32 words = 2 * apart;
 
@@ -24,7 +24,7 @@ class BlockTally {
 
     // What a block shares, zero at first.
     struct Shared {
-        u64 before[2];  // What the words were after the last round.
+        u64 before[2];  // Each word's value after its last round.
         u64 looked;     // When the first block looked for a stop.
         u32 round;
         Sums sums;
@@ -37,10 +37,10 @@ class BlockTally {
         asm volatile("bar.sync 1, %0;" : : "n"(threads) : "memory");
     }
 
-    // The threads that take part. The first calls `count(sums)` when all of the block have come:
-    // what it found must be computed from the results of all their claims. A block that says that
-    // it is stopped does not come to the others.
-    // No claim sees one of a later round; if there is a surplus, or all blocks ask for
+    // The threads that take part. When all of the block have come, the first calls `count(sums)`,
+    // which must compute what the block found from the results of all their claims. A block that
+    // says that it is stopped does not meet the others.
+    // No claim sees one of a later round. If there is a surplus, or all blocks ask for
     // `order`, what all did before is visible to all after. The gang's barrier says when to
     // give up.
     template <class Count>
@@ -58,7 +58,7 @@ class BlockTally {
     __device__ const Sums& sums() const { return shared.sums; }
 
    private:
-    // Of a word: blocks that have come below, then surplus, then what was found.
+    // Fields of a word, from the lowest bit: blocks that have come, surplus, what was found.
     static constexpr u32 surplus_shift = 10;
     static constexpr u32 found_shift = 37;
 
@@ -70,12 +70,12 @@ class BlockTally {
         // Pairs with the fence in `hear`.
         if (its.surplus > 0 || order) fence_acq_rel_gpu();
         const u32 turn = shared.round++ % 2;
-        // Relaxed, as the polls: the order of claims follows from what depends on what.
+        // Relaxed, like the polls: data dependencies give the order of claims.
         fetch_add_relaxed_gpu(
             &places[turn * apart],
             u64(its.found) << found_shift | u64(its.surplus) << surplus_shift | 1);
-        // Rounds may be too short for a wait to look, and a lone block never waits. The others
-        // miss this block in the next one.
+        // Waits may be too short to look for a stop, and a lone block never waits. The others
+        // wait for this block in the next round, and see the stop there.
         if (blockIdx.x == 0 && barrier.is_told_to_stop(shared.looked, nanoseconds()))
             return Sums{0, 0, true};
         return hear(barrier, places[turn * apart], shared.before[turn], order);
@@ -86,7 +86,7 @@ class BlockTally {
                                 bool order) {
         GangBarrier::Patience looks;
         u64 now;
-        // The difference has no carry of rounds before.
+        // Fields of the difference have no carries from earlier rounds.
         while (((now = load_relaxed_gpu(&place)) - before) % (1u << surplus_shift) != gridDim.x) {
             if (barrier.gives_up(looks)) return Sums{0, 0, true};
         }

@@ -1,8 +1,8 @@
 // A reduction or a broadcast of long vectors as one kernel on each device, all of which run at
-// once. The ranks are a chain whose last one is the root, or whose first one is: each takes tiles
-// from the one before, combines them with its own items or keeps them, and writes them on into
-// memory of the next one. So each link carries the vector once, by stores. The protocol is in
-// crates/millstream-flow/src/collectives/README.md.
+// once. The ranks form a chain; the root is the last rank of a reduction, the first of a broadcast.
+// Each rank takes tiles from the previous rank, combines them with its own items or keeps them, and
+// writes them into the next rank's memory. So each link carries the vector once, by stores.
+// The protocol is in crates/millstream-flow/src/collectives/README.md.
 #pragma once
 
 #include "collective_channel.cuh"
@@ -13,9 +13,9 @@ struct ChainSettings {
     RankSettings common;
     ChannelSettings channels;
     u64 len;
-    u32 last;      // Rank; the first one is next to it.
+    u32 last;      // Last rank of the chain; the first is the one after it, cyclically.
     u32 in_place;  // The output is the input, too.
-    u32 combines;  // The last one gets all inputs combined; otherwise all get the first one's.
+    u32 combines;  // The last rank gets all inputs combined; else every rank gets the first one's.
     u32 unused;
 };
 
@@ -29,7 +29,7 @@ struct Chain {
     __device__ bool is_first() const { return channel.before() == settings.last; }
     __device__ bool is_last() const { return channel.ranks.rank == settings.last; }
 
-    // The block: what a rank does with a tile that begins at an item.
+    // The whole block: handles the tile that begins at item `at`.
     __device__ void pass_on(u64 at, u32 count) const {
         const Element* arrived = is_first() ? nullptr : channel.arrived();
         const Element* own = input + at;
@@ -43,7 +43,7 @@ struct Chain {
         channel.write(arrived, own, target, copy, count);
     }
 
-    // The block: the channel's tiles.
+    // The whole block: handles all tiles of the channel. False if the kernel must end.
     __device__ bool run() const {
         const ChannelSettings& channels = settings.channels;
         const Passage passage{!is_first(), !is_last()};
@@ -69,7 +69,7 @@ __device__ void collective_chain(const SpanSet<const Element>& inputs,
     const Ranks ranks = Ranks::of_a_series(memory, host, common);
     Element* output = outputs[common.rank].items;
     const Element* input = settings.in_place ? output : inputs[common.rank].items;
-    // A block of each; several, one after the other, where fewer run at once.
+    // A block for each channel; with fewer blocks, each takes several channels in turn.
     for (u32 at = blockIdx.x; at < settings.channels.count; at += gridDim.x) {
         Channel<Element, Combine> channel(ranks, settings.channels, combine, at);
         if (!Chain<Element, Combine>{settings, input, output, channel}.run()) return;

@@ -7,9 +7,9 @@
 
 namespace millstream {
 
-// Words of a channel, in each rank's memory. Every rank cuts a vector up for the same
-// channels, whatever blocks it has for them. Tiles are counted over all collectives. The
-// words of either end have a cache line.
+// Words of a channel, in each rank's memory. Every rank divides a vector among the
+// same channels, however many blocks it has for them. Tiles are counted over all collectives.
+// The words of each end have a cache line of their own.
 enum ChannelWord {
     arrived_word,     // Tiles in our slots: written by the rank before.
     received_word,    // Those that we have taken: our own, for our next kernel.
@@ -19,10 +19,10 @@ enum ChannelWord {
 };
 
 struct ChannelSettings {
-    u64 first;       // The word of each rank's memory that the words of all channels begin at.
-    u64 first_slot;  // And that their slots begin at.
-    u32 count;       // Of channels that the vector goes through.
-    u32 slots;       // Of a channel, a power of two: slots stay when positions wrap around.
+    u64 first;       // Where the words of all channels begin, as a word of each rank's memory.
+    u64 first_slot;  // Likewise, where their slots begin.
+    u32 count;       // Channels that the vector goes through.
+    u32 slots;       // Slots of a channel, a power of two: they stay when positions wrap around.
     u32 slot_words;  // A multiple of 16 bytes.
     u32 tile;        // Items, which fit in a slot.
 };
@@ -68,14 +68,14 @@ struct Channel {
         return reinterpret_cast<Element*>(first);
     }
 
-    // Where the tile is that has arrived, and where the one goes that is sent.
+    // Where the arrived tile is, and where the tile to send goes.
     __device__ const Element* arrived() const { return slot(ranks.rank, received); }
     __device__ Element* target() const { return slot(next(), sent); }
 
-    // One thread: waits until a word in our memory is as great.
+    // One thread: waits until a word in our memory is at least `least`.
     __device__ bool hears(ChannelWord place, u64 least) const {
         const u64* own = word(ranks.rank, place);
-        // Relaxed while it waits: to acquire drops what the multiprocessor has cached.
+        // Relaxed while it waits: an acquire drops what the multiprocessor has cached.
         if (!ranks.wait_until([=] { return load_relaxed_sys(own) >= least; })) return false;
         // Acquire: pairs with the release in `tell`.
         return load_acquire_sys(own) >= least;
@@ -100,7 +100,7 @@ struct Channel {
             if (passage.sends) store_relaxed_sys(word(next(), arrived_word), sent + 1);
             if (passage.receives) store_relaxed_sys(word(before(), taken_word), received + 1);
         }
-        // Here, where it takes fewer registers.
+        // Counted here, where it takes fewer registers.
         received += passage.receives;
         sent += passage.sends;
     }

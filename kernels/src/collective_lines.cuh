@@ -1,6 +1,6 @@
-// Collectives of short vectors: each rank writes what it has for another into lines of
-// that one's memory, 8 bytes and the collective's number in one store, so that whoever
-// finds the number has the bytes. One way over the link, and nothing to clear or to
+// Collectives of short vectors: each rank writes its items for another rank into lines of
+// that rank's memory. One store carries 8 bytes and the collective's number, so whoever reads
+// the number has the bytes. It takes one trip over the link, and leaves nothing to clear or
 // give back. The protocol is in crates/millstream-flow/src/collectives/README.md.
 //
 // A kernel does this with all its threads, or each block of a resident kernel by itself:
@@ -12,7 +12,7 @@
 
 namespace millstream {
 
-// Items of a buffer.
+// A range of items in a buffer.
 struct LinePiece {
     u64 start;
     u64 len;
@@ -26,14 +26,14 @@ struct LinePieces {
     u32 combines;                    // All that arrives is combined into our own piece.
 };
 
-// A collective. Others that follow may come in the same kernel.
+// One collective. The same kernel may do the collectives that follow it.
 template <class Element>
 struct LineOperation {
-    Span<const Element> input;  // Nothing in place.
+    Span<const Element> input;  // Empty if in place.
     Span<Element> output;
     LinePieces pieces;
-    u64 units;  // Of the longest piece of all ranks, at least 1.
-    u64 meets;  // All blocks meet before it, else each block goes on by itself.
+    u64 units;  // Units of the longest piece of all ranks, at least 1.
+    u64 meets;  // Not 0: all blocks meet before it; else each block goes on by itself.
 };
 
 constexpr u32 most_line_operations = 8;
@@ -45,7 +45,7 @@ struct LineOperations {
 };
 
 struct LineSettings {
-    RankSettings common;  // With the number of the first collective.
+    RankSettings common;  // Its epoch is the number of the first collective.
     u64 capacity;         // Lines from one rank to another, for one collective.
 };
 
@@ -53,7 +53,7 @@ __device__ constexpr u32 greatest_divisor(u32 one, u32 other) {
     return other == 0 ? one : greatest_divisor(other, one % other);
 }
 
-// As few whole items as are whole lines.
+// The fewest items that fill whole lines exactly.
 template <class Element>
 union LineUnit {
     static constexpr u32 size = sizeof(Element);
@@ -67,23 +67,23 @@ union LineUnit {
 // The lines between ranks.
 struct Lines {
     const Ranks& ranks;
-    u64 first;     // The word of every rank's memory that they begin at.
+    u64 first;     // Where they begin, as a word of every rank's memory.
     u64 capacity;  // From one rank to another, for one collective.
     u64 epoch;     // Number of the collective.
 
-    // Lines of one collective are overwritten by the second next.
+    // Lines of one collective are overwritten by the one after the next.
     __device__ u64* line(u32 to, u32 from, u64 place) const {
         const u64 box = epoch % 2 * ranks.ranks + from;
         return ranks.memory[to].items + first + (box * capacity + place) * 2;
     }
 };
 
-// Of so many units that follow each other, the first is sent to everyone, so that everyone hears from
-// everyone; of all units only one if `told` is 0.
+// The first of every `told` consecutive units is sent to every rank, even without items, so that all ranks
+// hear from each other; if `told` is 0, only the first of all units.
 template <class Element, class Combine, u32 told>
 struct LineExchange {
     using Unit = LineUnit<Element>;
-    // Ranks whose lines are waited for together, as registers allow.
+    // Ranks whose lines a thread waits for together, as registers allow.
     static constexpr u32 together = Unit::words > 2                        ? 1
                                     : Unit::words == 2 || Unit::count > 2 ? 4
                                                                           : most_ranks;
@@ -143,8 +143,8 @@ struct LineExchange {
         }
     }
 
-    // Waits for a unit from some ranks, the first of which is `base`. Of the lines that are not there
-    // several are asked for at once, not one after the other.
+    // Waits for a unit from each of `together` ranks, from `base` on. Several of the missing lines
+    // are loaded at once, not one after the other.
     __device__ bool wait(u32 base, u64 unit, Unit (&values)[together]) const {
         const u64* const first = lines.line(ranks().rank, base, unit * Unit::words);
         const u64 next = lines.capacity * 2;
@@ -179,7 +179,7 @@ struct LineExchange {
         const LinePiece own = pieces.receives[ranks().rank];
         const LinePiece kept = pieces.sends[ranks().rank];
         Unit own_value, combined;
-        // Before others are waited for, if there are registers to hold it.
+        // Loaded before we wait for other ranks, if registers can hold it.
         if (Unit::words <= 2) load(kept, unit, own_value);
         bool is_first = true;
         for (u32 base = 0; base < ranks().ranks; base += together) {
@@ -211,8 +211,8 @@ struct LineExchange {
         return true;
     }
 
-    // Threads `first`, `first + step`, ... Each unit is read and written by one thread,
-    // and sent before the same unit of another piece is written in its place.
+    // Units `first`, `first + step`, ... One thread reads and writes the same unit of all pieces,
+    // and sends a unit before it writes that of another piece in its place.
     __device__ bool run(u64 first, u64 step, u64 units) const {
         for (u64 unit = first; unit < units; unit += step) {
             send(unit);
@@ -234,8 +234,8 @@ __device__ void collective_lines(const LineOperations<Element>& operations,
 #pragma unroll 1
     for (u32 at = 0; at < count; ++at) {
         const LineOperation<Element>& operation = operations.operations[at];
-        // As after the end of a kernel, or of the block; also for who has given up: others wait for
-        // it here.
+        // Orders like the end of a kernel, or like the end of this block. Threads that have given up
+        // come here, too: others wait for them.
         if (operation.meets) {
             meet(memory[common.rank].items);
         } else {

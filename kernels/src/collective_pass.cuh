@@ -1,7 +1,7 @@
 // A collective of long vectors as one kernel on each device, all of which run at once.
-// Each does jobs: it reads items of some ranks' buffers, combines them and writes the
-// result straight to all that get it. A job's items are nobody else's, so that between
-// the start, when all buffers are there, and the end nobody waits. The protocol is in
+// Each kernel does jobs: it reads items of some ranks' buffers, combines them, and writes
+// the result straight to all ranks that get it. Nobody else touches a job's items, so nobody
+// waits between the start, when all buffers are there, and the end. The protocol is in
 // crates/millstream-flow/src/collectives/README.md.
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace millstream {
 
-// The same items of several ranks' inputs, for several ranks' outputs: bits of ranks.
+// The same items of several ranks' inputs, for several ranks' outputs; a bit for each rank.
 struct PassJob {
     u64 len;
     u64 source;   // Where they begin in inputs.
     u64 target;   // In outputs.
-    u32 sources;  // None: what the job before has left in our own output.
+    u32 sources;  // If 0, the source is what the previous job left in our own output.
     u32 targets;
 };
 
@@ -22,9 +22,9 @@ struct PassSettings {
     RankSettings common;
     PassJob jobs[most_ranks];
     u32 job_count;
-    u32 swaps;     // Items of the one source and the one target change places.
+    u32 swaps;     // The items of the one source and the one target are swapped.
     u32 in_place;  // Outputs are the inputs, too.
-    u32 in_order;  // A job may need the one before.
+    u32 in_order;  // A job may need the previous job's result.
     u32 blocks;    // Of each rank's kernel, at most `most_pass_blocks`.
     u32 unused;
 };
@@ -36,7 +36,7 @@ struct PassPlaces {
     Element* targets[most_ranks];
     u32 source_count;
     u32 target_count;
-    u64 differences;  // Of all addresses from the first, or'ed.
+    u64 differences;  // Bitwise or of all addresses' differences from the first.
 };
 
 template <class Element>
@@ -45,7 +45,7 @@ struct Pass {
     static constexpr u32 width = Vector::width;
     // Sources that are read at once: as registers allow.
     static constexpr u32 at_once = 4;
-    // Of the threads that find places: not of the warp that waits for others.
+    // First of the threads that find places: not in the warp that waits for other ranks.
     static constexpr u32 first_finder = 32;
     static_assert(first_finder + most_ranks <= 64, "the least threads of a block");
 
@@ -57,7 +57,7 @@ struct Pass {
 
     __device__ u64 epoch() const { return settings.common.epoch; }
 
-    // Only written where that is an output, too.
+    // Written only if the input is the output, too.
     __device__ Element* input(u32 of) const {
         return settings.in_place ? outputs[of].items : const_cast<Element*>(inputs[of].items);
     }
@@ -67,7 +67,7 @@ struct Pass {
     __device__ bool begin() const {
         const u32 other = threadIdx.x;
         const bool is_peer = ranks.is_peer(other);
-        // Release: what our stream did before is there for who acquires it.
+        // Release: whoever acquires it sees what our stream did before.
         if (is_peer && blockIdx.x == 0)
             store_release_sys(ranks.word(other, begun_word + ranks.rank), epoch());
         const u32 step = threadIdx.x - first_finder;
@@ -76,16 +76,16 @@ struct Pass {
     }
 
     // The whole kernel: tells all ranks that we are done with their buffers, and waits
-    // until they are with ours. Each block does for the same one of the others: when all blocks
-    // have heard, all of all ranks are done.
+    // until they are done with ours. Each block does so with the block of its number on each other
+    // rank: when all blocks have heard, all blocks of all ranks are done.
     __device__ void end() const {
         __syncthreads();
         const u32 other = threadIdx.x;
         if (!ranks.is_peer(other)) return;
-        // Should a device have fewer blocks than others, each speaks for several.
+        // If a device has fewer blocks than others, each of them speaks for several.
         for (u32 block = blockIdx.x; block < settings.blocks; block += gridDim.x) {
             const u32 place = ended_words + block * most_ranks;
-            // Release: what the block did is there for who acquires it.
+            // Release: whoever acquires it sees what the block did.
             store_release_sys(ranks.word(other, place + ranks.rank), epoch());
         }
         for (u32 block = blockIdx.x; block < settings.blocks; block += gridDim.x)
@@ -100,8 +100,8 @@ struct Pass {
         return ranks.wait_until([=] { return load_acquire_sys(word) >= expected; });
     }
 
-    // Blocks begin with different jobs, so that all links are in use. Jobs in order have the
-    // same items at places that lie alike, so that each thread finds what it has left itself.
+    // Blocks begin with different jobs, so that all links are in use. Jobs in order map the same
+    // items to the same threads, so that each thread reads what it has written itself.
     __device__ const PassJob& job(u32 step) const {
         const u32 first = settings.in_order ? 0 : blockIdx.x;
         return settings.jobs[(step + first) % settings.job_count];
@@ -113,7 +113,7 @@ struct Pass {
         if (job.sources == 0) places.sources[sources++] = outputs[ranks.rank].items + job.source;
         for (u32 rank = 0; rank < ranks.ranks; ++rank) {
             if (job.sources >> rank & 1) places.sources[sources++] = input(rank) + job.source;
-            // Not all ranks' at the same time: each begins with the next one.
+            // Each rank begins with the next one, so that not all write to one rank at the same time.
             const u32 other = (ranks.rank + 1 + rank) % ranks.ranks;
             if (job.targets >> other & 1)
                 places.targets[targets++] = outputs[other].items + job.target;
@@ -124,8 +124,8 @@ struct Pass {
         u64 differences = 0;
         for (u32 at = 0; at < sources; ++at) differences |= u64(places.sources[at]) - first;
         for (u32 at = 0; at < targets; ++at) differences |= u64(places.targets[at]) - first;
-        // Jobs in order find the same of all buffers that any of them uses: the mapping of items
-        // to threads is one for all.
+        // Jobs in order take the differences of all buffers that any of them uses, so that all have
+        // the same mapping of items to threads.
         for (u32 rank = 0; settings.in_order && rank < ranks.ranks; ++rank) {
             differences |= u64(input(rank) + job.source) - first;
             differences |= u64(outputs[rank].items + job.target) - first;
@@ -145,7 +145,7 @@ struct Pass {
     static __device__ void split(const PassPlaces<Element>& places, u64 len, OneVector vector,
                                  OneItem item) {
         const u64 bytes_before = (16 - (u64(places.sources[0]) & 15)) % 16;
-        // Memory that a program has lent may begin within an item's size.
+        // Memory lent by a program may begin at an address that is no multiple of an item's size.
         const bool are_vectors = (places.differences & 15) == 0 && bytes_before % sizeof(Element) == 0;
         if (width == 0 || !are_vectors) return for_each(0, len, item);
         const u64 before = bytes_before / sizeof(Element);
@@ -206,7 +206,7 @@ struct Pass {
     __device__ void run(Combine combine) const {
         for (u32 step = 0; step < settings.job_count; ++step) {
             const u64 len = job(step).len;
-            // Found while others began.
+            // Found in `begin`, while other ranks began.
             const PassPlaces<Element>& found = places[step];
             if (settings.swaps) {
                 Element* one = found.sources[0];

@@ -20,8 +20,8 @@ enum RankWord {
     begun_word,                              // From each rank: its kernel has begun.
     stopped_word = begun_word + most_ranks,  // Not 0 once one of our threads has given up.
     turn_word,                               // How often our blocks have met: `meet`.
-    met_word,                                // Our blocks that are there, of those who meet.
-    // Of each block of a pass, from each rank: that block there is done with our buffers.
+    met_word,                                // How many of our blocks have come to the present meeting.
+    // For each block of a pass, from each rank: the rank's block is done with our buffers.
     ended_words = 2 * most_ranks,
     rank_words = ended_words + most_pass_blocks * most_ranks  // A multiple of 16 bytes.
 };
@@ -30,12 +30,12 @@ static_assert(met_word < ended_words && rank_words % 2 == 0, "lines come next");
 
 struct RankSettings {
     u64 epoch;        // Number of the collective, from 1 on.
-    u64 patience_ns;  // Without progress, that end the kernel.
+    u64 patience_ns;  // Time without progress that ends the kernel.
     u32 rank;
     u32 ranks;
 };
 
-// Items in 16 bytes; none of those that do not fill them.
+// Items that fill 16 bytes; `width` is 0 if their size does not divide 16.
 template <class Element>
 union ItemVector {
     static constexpr u32 width = 16 % sizeof(Element) == 0 ? 16 / sizeof(Element) : 0;
@@ -52,7 +52,7 @@ struct Ranks {
     u32 ranks;
     u64* stopped;  // `stopped_word`, or null where no other kernel follows.
 
-    // Of a kernel that others follow.
+    // For a kernel that other kernels follow in the same memory.
     static __device__ Ranks of_a_series(const SpanSet<u64>& memory, const Span<u32>& host,
                                         const RankSettings& settings) {
         return {memory, &host[host_stop], settings.patience_ns, settings.rank, settings.ranks,
@@ -64,10 +64,10 @@ struct Ranks {
 
     // One thread: waits until `is_there()`. False if the kernel must end instead.
     //
-    // It looks at the host's word only when it has waited for long: such reads are served one
-    // after the other, a microsecond each, and with those of all blocks whoever waits would wait
-    // for longer still, and so would those who wait for it. Who gives up tells the device's
-    // other threads, also those of kernels to come.
+    // It looks at the host's word only after a long wait: such reads are served one after the
+    // other, a microsecond each. If all blocks made them, every wait would last longer still, and
+    // so would the waits of ranks that wait for this one. A thread that gives up tells the
+    // device's other threads, also those of later kernels.
     template <class Condition>
     __device__ __forceinline__ bool wait_until(Condition is_there) const {
         if (is_there()) return true;
@@ -76,7 +76,7 @@ struct Ranks {
         for (u32 turn = 1;; ++turn) {
             if (is_there()) return true;
             if (turn % 64 != 0) continue;
-            // Relaxed, and acquire: nothing else comes with them.
+            // Relaxed here, acquire below: nothing else is read through either word.
             if (stopped != nullptr && load_relaxed_gpu(stopped) != 0) return false;
             const u64 now = nanoseconds();
             if (now - looked < look_after) continue;
@@ -90,15 +90,15 @@ struct Ranks {
     }
 };
 
-// Of a kernel that does all collectives up to this number: the GPU has come to it. The thread that
-// launches there lets others join what it would only have to wait for.
+// For a kernel that does all collectives up to number `last`: tells the host that the GPU has come to
+// it. Until then the next kernel would only wait: the launching thread lets more collectives join it.
 __device__ __forceinline__ void tell_begun(const Span<u32>& host, u32 rank, u64 last) {
     // Relaxed: the number is all there is to see.
     if (thread_in_grid() == 0) store_relaxed_sys(&host[host_words + rank], u32(last));
 }
 
 // All blocks of the kernel, with the words of its rank: what each did before, all see after.
-// Not inlined: between two collectives there are no registers to keep.
+// Not inlined: no registers need to be saved between two collectives.
 __device__ __noinline__ void meet(u64* words) {
     __syncthreads();
     if (gridDim.x == 1) return;

@@ -1,8 +1,8 @@
 // An all-reduce or a reduce-scatter of long vectors as one kernel on each device, all of which run
-// at once. The ranks are a ring, and the vector has a part for each: tiles of all parts go round it
-// at the same time, each from the rank next to its own, combined by every rank on the way to its
-// own, and of an all-reduce kept by every rank behind that. So links carry stores only, in one
-// direction. The protocol is in crates/millstream-flow/src/collectives/README.md.
+// at once. The ranks are a ring, and the vector has a part for each rank. Tiles of all parts go round
+// at the same time: a tile starts at the rank after its own, is combined with the items of every rank
+// on the way to its own, and in an all-reduce is kept by every rank from there on. So links carry
+// stores only, in one direction. The protocol is in crates/millstream-flow/src/collectives/README.md.
 #pragma once
 
 #include "collective_channel.cuh"
@@ -21,7 +21,7 @@ struct RingSettings {
     ChannelSettings channels;
     RingPart parts[most_ranks];
     u32 tiles;     // Of the longest part.
-    u32 last;      // Step: that in which each rank has its own part, or the next one's.
+    u32 last;      // The last step: each rank has its own part then, or the next rank's.
     u32 in_place;  // Outputs are the inputs, too.
     u32 unused;
 };
@@ -29,7 +29,7 @@ struct RingSettings {
 template <class Element, class Combine>
 struct Ring {
     // Tiles of each part that are under way together: while one goes to the next rank, another
-    // one is passed on. Less than a channel's slots.
+    // is passed on. Fewer than a channel's slots.
     static constexpr u32 together = 2;
 
     const RingSettings& settings;
@@ -37,14 +37,14 @@ struct Ring {
     Element* output;
     Channel<Element, Combine>& channel;
 
-    // The step in which a rank has its own part, to which all others have been combined.
+    // The step in which a rank has its own part, combined with all other ranks' items.
     __device__ u32 own_step() const { return channel.ranks.ranks - 1; }
 
     __device__ Passage passage(u32 step) const {
         return {step > 0, step < settings.last};
     }
 
-    // The block: what a rank does in a step with a tile of its part.
+    // The whole block: handles a tile of the part that the rank has in a step.
     __device__ void pass_on(u32 step, u32 tile) const {
         const u32 ranks = channel.ranks.ranks;
         const RingPart& part = settings.parts[(channel.ranks.rank + 2 * ranks - 1 - step) % ranks];
@@ -65,7 +65,8 @@ struct Ring {
         channel.write(arrived, own, target, passes.sends ? kept : nullptr, count);
     }
 
-    // The block: the channel's tiles, some of each part at a time.
+    // The whole block: handles the channel's tiles, `together` of each part at a time. False if
+    // the kernel must end.
     __device__ bool run() const {
         const u32 channels = settings.channels.count;
         for (u32 first = channel.channel; first < settings.tiles; first += together * channels) {
@@ -92,7 +93,7 @@ __device__ void collective_ring(const SpanSet<const Element>& inputs,
     const Ranks ranks = Ranks::of_a_series(memory, host, common);
     Element* output = outputs[common.rank].items;
     const Element* input = settings.in_place ? output : inputs[common.rank].items;
-    // A block of each; several, one after the other, where fewer run at once.
+    // A block for each channel; with fewer blocks, each takes several channels in turn.
     for (u32 at = blockIdx.x; at < settings.channels.count; at += gridDim.x) {
         Channel<Element, Combine> channel(ranks, settings.channels, combine, at);
         if (!Ring<Element, Combine>{settings, input, output, channel}.run()) return;

@@ -1,6 +1,6 @@
 // Copies by threads instead of the copy engine: into a peer's memory (push), out of
 // it (pull), or to and from mapped memory of the host (Ben-Nun et al., Groute,
-// section 2.1). Whoever launches the kernel orders it; its end publishes the copy.
+// section 2.1). The launch orders the copy; the kernel's end publishes it.
 #pragma once
 
 #include "span.cuh"
@@ -8,10 +8,10 @@
 
 namespace millstream {
 
-// Of a thread, to have that many loads under way before the first store.
+// Loads that a thread has in flight before its first store.
 constexpr u32 copies_in_flight = 4;
 
-// Who copies: one of so many threads.
+// Who copies: thread number `thread` of `threads`.
 struct Copier {
     u64 thread, threads;
 };
@@ -32,7 +32,7 @@ __device__ __forceinline__ void copy_words(Copier by, const unsigned char* from,
         for (u32 turn = 0; turn < copies_in_flight; ++turn) target[at + turn * step] = loaded[turn];
     }
     for (; at < words; at += step) target[at] = source[at];
-    // What is less than a word, at the end.
+    // The rest at the end, shorter than a word.
     u64 place = words * sizeof(Word);
     if (sizeof(Word) > sizeof(u32)) {
         const u32* const small = reinterpret_cast<const u32*>(from);
@@ -59,7 +59,7 @@ __device__ __forceinline__ void copy_bytes(Span<const unsigned char> from,
     copy_bytes({thread_in_grid(), threads_in_grid()}, from.items, to.items, to.len);
 }
 
-// The threads of a grid of one block, which then says so.
+// The threads of a grid of one block, which then tells that the copy is done.
 __device__ __forceinline__ void copy_bytes_and_tell(Span<const unsigned char> from,
                                                     Span<unsigned char> to, Tell tell) {
     copy_bytes(from, to);

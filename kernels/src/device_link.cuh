@@ -1,5 +1,5 @@
 // Links between kernels that stay on their devices: peer rings, and what their ends do
-// where they must wait. What the host makes of it is `DeviceLink` of millstream-flow.
+// where they must wait. The host's side is `DeviceLink` of millstream-flow.
 //
 //     const DeviceSender<u32> out(link);         // any blocks of the sender's kernel
 //     const LinkSlot<u32> slot = out.claim();    // in the receiver's memory
@@ -13,16 +13,17 @@
 //     ... = packet[threadIdx.x];                 // its threads read it
 //     in.give_back();
 //
-// `out.send(items, count)` and `in.receive(items, &count)` copy from and to where the items
-// are. Up to 8 bytes that are sent so say nothing of what else their block has stored; larger
-// packets, empty ones, and what is published after a claim come after all of that. A link has one channel or several, each a ring of its own: so
-// many blocks receive at once, each from its channel, as in `in(link, host, blockIdx.x)`.
+// `out.send(items, count)` and `in.receive(items, &count)` copy from and to the caller's memory.
+// A packet of up to 8 bytes sent this way orders nothing: the block's other stores may be seen after it.
+// Larger packets, empty ones, and those published after a claim come after all stores of the block. A link
+// has one channel or several, each a ring of its own, so that as many blocks can receive at once, each
+// from its channel, as in `in(link, host, blockIdx.x)`.
 //
-// With the host's words of a gang, as in `out(link, host)`, they wait no longer when the
-// gang is stopped; else until their patience ends. That is an error of the link, and of the gang
-// whose words these are.
+// Given the host's words of a gang, as in `out(link, host)`, both ends stop waiting when the gang is
+// stopped. They always stop when their patience ends: that is an error of the link, and of the gang
+// whose words they were given.
 //
-// Every call is the whole block's, with the same answer for all its threads.
+// The whole block makes every call, and all its threads get the same answer.
 #pragma once
 
 #include "copy_bytes.cuh"
@@ -33,15 +34,15 @@ namespace millstream {
 
 struct DeviceLinkSettings {
     u64 patience_ns;
-    u32 packet_items;  // Of a packet, at most.
-    u32 slot_items;    // From a slot to the next: each begins at a multiple of 16 bytes.
+    u32 packet_items;  // Items of a packet, at most.
+    u32 slot_items;    // Items from one slot to the next: each begins at a multiple of 16 bytes.
     u32 packets;       // Slots of a channel, a power of two.
     u32 channels;
-    u32 sends_few;     // As a `PeerRing`'s.
+    u32 sends_few;     // As in `PeerRing`.
     u32 unused;
 };
 
-// Words of what was sent on a channel: the sender's own, which the host reads.
+// Counts of what was sent on a channel: written by the sender, read by the host.
 enum TrafficWord { packets_sent, items_sent, items_of_largest, traffic_words = 16 };
 
 // Both kernels take this by value.
@@ -55,7 +56,7 @@ struct DeviceLink {
     Span<u32> late;     // In the host's memory: whether an end has waited for too long.
     DeviceLinkSettings settings;
 
-    // Words of a line of the cache: what blocks poll lies in lines of its own.
+    // Words of a cache line: words that blocks poll have lines of their own.
     static constexpr u32 line_words = 32;
 
     __device__ __forceinline__ u64 slot_words() const {
@@ -87,9 +88,9 @@ struct DeviceLink {
     }
 };
 
-// How long the first thread of a block has waited, which ends when the gang is stopped.
+// A wait of a block's first thread: it ends when the gang is stopped or patience runs out.
 struct DeviceLinkWait {
-    // The host's word is far away, and the time not near.
+    // A read of the host's word takes long, and one of the time is not cheap.
     static constexpr u64 between_looks_ns = 1'000'000;
     static constexpr u32 turns_between = 32;
 
@@ -101,7 +102,7 @@ struct DeviceLinkWait {
     __device__ bool goes_on(const DeviceLink<T>& link, const Span<u32>& host) {
         if (++turns % turns_between != 0) return true;
         const u64 now = nanoseconds();
-        // Most need not wait for so long, and reading the time takes a while, too.
+        // The time is read only here: it takes a while, and most waits end sooner.
         if (start == 0) start = looked = now;
         if (now - start >= link.settings.patience_ns) {
             tell(link.late, host);
@@ -121,7 +122,7 @@ struct DeviceLinkWait {
     }
 };
 
-// A slot that the block has claimed, of `len` items. False is none.
+// A slot that the block has claimed, with room for `len` items. False if there is none.
 template <class T>
 struct LinkSlot {
     T* items;
@@ -132,7 +133,7 @@ struct LinkSlot {
     __device__ __forceinline__ T& operator[](u32 item) const { return items[item]; }
 };
 
-// A packet that has arrived, of `len` items, which may be none. False is no packet.
+// A packet of `len` items that has arrived; `len` may be 0. False if there is no packet.
 template <class T>
 struct LinkPacket {
     const T* items;
@@ -160,7 +161,7 @@ struct DeviceSender {
         : link(link), host(host), channel(channel) {}
 
     // A free slot, if there is one. Until it is published it holds up the channel's later
-    // packets, so the block waits for nobody meanwhile.
+    // packets, so the block must not wait for anybody meanwhile.
     __device__ LinkSlot<T> try_claim() const {
         return claim_by([&](PeerRing<T>& ring, u32* at) { return ring.try_claim(at); });
     }
@@ -175,8 +176,8 @@ struct DeviceSender {
         });
     }
 
-    // The first `count` items of the slot are the next packet. False if it has not so many:
-    // the slot is still claimed.
+    // Publishes the first `count` items of the slot as its packet. False if `count` exceeds
+    // the slot's `len`: then the slot is still claimed.
     __device__ bool publish(const LinkSlot<T>& slot, u32 count) const {
         if (count > slot.len) return false;
         link.ring(channel).publish_slot(slot.position, count);
@@ -184,13 +185,13 @@ struct DeviceSender {
         return true;
     }
 
-    // At most a packet of items. False, and nothing sent, without a free slot, or with more.
+    // Sends at most a packet of items. False, and nothing sent, if no slot is free or `count` is larger.
     __device__ bool try_send(const T* items, u32 count) const {
         return count <= link.settings.packet_items && fill(try_claim(), items, count);
     }
 
-    // Waits for a slot. False, and nothing sent, if none came free in time, or with more
-    // items than a packet has.
+    // Waits for a slot. False, and nothing sent, if none came free in time, or if
+    // `count` exceeds a packet.
     __device__ bool send(const T* items, u32 count) const {
         return count <= link.settings.packet_items && fill(claim(), items, count);
     }
@@ -221,13 +222,13 @@ struct DeviceReceiver {
     u32 channel;
     u32 next;  // Position of the next packet.
 
-    // Goes on where the last receiver of the channel was.
+    // Goes on where the channel's previous receiver ended.
     __device__ explicit DeviceReceiver(const DeviceLink<T>& link, Span<u32> host = {},
                                        u32 channel = 0)
         : link(link), host(host), channel(channel),
           next(channel < link.settings.channels ? *link.taken_of(channel) : 0) {}
 
-    // The next packet, if it is there: the block's until it gives it back.
+    // The next packet, if it has arrived. The block may read it until it gives it back.
     __device__ LinkPacket<T> try_take() {
         return take_by([&](PeerRing<T>& ring, u32* count) { return ring.is_ready(next, count); });
     }
@@ -242,14 +243,14 @@ struct DeviceReceiver {
         });
     }
 
-    // All packets taken so far are read.
+    // The block has read all packets taken so far: gives their slots back.
     __device__ void give_back() {
         link.ring(channel).give_back_packets(next);
         // For the next receiver, whose kernel begins after this one.
         if (threadIdx.x == 0) *link.taken_of(channel) = next;
     }
 
-    // Takes the next packet, if it is there, into room for `packet_items`.
+    // Copies the next packet, if it has arrived, to `items`, with room for `packet_items`.
     __device__ bool try_receive(T* items, u32* count) { return empty(try_take(), items, count); }
 
     // Waits for the next packet. False if none came in time.

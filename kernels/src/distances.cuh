@@ -1,19 +1,19 @@
 // Distances in two types, and how they grow along arcs. Keys are 32 bits, in the order of
-// the distances; larger than any is 2^32 - 1, where no path leads.
+// the distances; 2^32 - 1 is larger than any: no path leads there.
 #pragma once
 
 #include "atomics.cuh"
 
 namespace millstream {
 
-// Sums of unsigned integers; those that are too long are all the same.
+// Sums of unsigned integers; all sums that are too large become `too_far`.
 struct IntegerDistances {
     using Weight = u32;
     static constexpr u32 too_far = ~0u - 1;
 
     // A weight in 32 bits.
     __device__ static u32 weight(u32 bits) { return bits; }
-    // So many of `parts` equal parts of a weight, rounded up.
+    // `part` of `parts` equal parts of a weight, rounded up.
     __device__ static u32 part_of(u32 weight, u32 part, u32 parts) {
         return u32((u64(weight) * part + parts - 1) / parts);
     }
@@ -23,7 +23,7 @@ struct IntegerDistances {
     }
 };
 
-// Sums of reals that are not negative, whose bits are in the same order.
+// Sums of non-negative reals, whose bits have the same order as the reals.
 struct RealDistances {
     using Weight = float;
 

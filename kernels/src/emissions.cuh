@@ -1,5 +1,5 @@
 // Items that a warp has emitted and not sent yet: gathered in shared memory until
-// there is one for each lane, since to queue one item takes as long as 32.
+// there is one for each lane, since queueing one item takes as long as queueing 32.
 #pragma once
 
 #include "grid.cuh"

@@ -6,9 +6,9 @@
 
 namespace millstream {
 
-// Appends an item for each of `len` places for which `selects(place, item)` holds, which writes the item,
-// to `output`, in no order, and stores their number in `count`, a word of the host. `output` has room for
-// all of them. `scratch` has two words of the device that are 0 between kernels.
+// For each of `len` places for which `selects(place, item)` holds, appends the item that it has written to
+// `output`, in any order; stores the number of items in `count`, a word in the host's memory. `output` has
+// room for `len` items. `scratch` has two words in the device's memory that are 0 between kernels.
 template <class Item, class Selection>
 __device__ void append_selected(u64 len, Span<Item> output, Span<u32> scratch, Span<u32> count,
                                 Selection selects) {
@@ -30,7 +30,7 @@ __device__ void append_selected(u64 len, Span<Item> output, Span<u32> scratch, S
     }
 }
 
-// Appends the kept items of `input`: see above.
+// Appends the items of `input` that `keeps` holds for, as above.
 template <class Item, class Predicate>
 __device__ void filter(Span<const Item> input, Span<Item> output, Span<u32> scratch,
                        Span<u32> count, Predicate keeps) {

@@ -21,8 +21,8 @@ struct FullEmptySettings {
     u32 segment;  // Its number in the group, for messages.
 };
 
-// Many blocks that read one word of the host's memory stand in line for it, and hold up
-// copies. So blocks look at words of their device, and few look for all of them.
+// Reads of one word of the host's memory by many blocks queue up, and delay copies. So
+// blocks look at words of their own device, and a few look at the host's for all of them.
 enum LocalWord { local_turn, local_ended, local_words };
 
 template <class T>
@@ -30,7 +30,7 @@ struct FullEmptySegment {
     Span<T> items;
     Span<u32> words;     // One for each packet: the epoch in which it was filled.
     Span<u32> mirror;    // The same in the host's memory; none if `words` are there.
-    Span<u64> arrivals;  // One for each packet: its writers that are done, below their epoch.
+    Span<u64> arrivals;  // One for each packet: writers that are done, and above that their epoch.
     Span<u64> control;   // In the host's memory: not 0 when waiting has ended.
     // In the memory of the device that waits: `LocalWord`s, and for a segment of the
     // host two words for each packet: the epoch in which a block found it full, and the
@@ -100,7 +100,7 @@ struct FullEmptySegment {
 
     // One thread, after a barrier of those that wrote: the packet is full.
     __device__ __forceinline__ void mark_full(u32 packet) const {
-        // Only who was emptied in this epoch may be filled so soon.
+        // Only a packet emptied in this epoch may be filled before its mirror has caught up.
         if (mirror.len != 0 && load_relaxed_sys(&words[packet]) == 0) catch_up(packet, false);
         write(packet, settings.epoch);
     }
@@ -122,25 +122,25 @@ struct FullEmptySegment {
         // The block's loads come before the leader's release.
         __syncthreads();
         if (threadIdx.x != 0) return;
-        // Whoever empties comes after all who waited: nobody takes what they found for the
-        // next fill, and somebody looks for that again.
+        // Whoever empties comes after all who waited. Reset what they found, so that nobody takes
+        // it for the next fill, and somebody looks for that again.
         if (local.len > local_words) {
             u32* found = &local[local_words + packet];
             store_relaxed_gpu(found, 0u);
             store_relaxed_gpu(found + settings.packets, 0u);
         }
-        // An empty one's mirror may never be full.
+        // Only if it is full: an empty packet's mirror may never become full.
         if (is_full(packet)) catch_up(packet, true);
         write(packet, 0);
     }
 
     // The whole block: waits for the items of a packet in another segment of the same
-    // length, whose packets may be others, copies them here, and makes the packet full
-    // here, unless it is. For items of the host's memory that are read more than once. Only
-    // one block pulls a packet at a time. False when waiting has ended.
+    // length, which may be cut into other packets, copies them here, and makes the packet full
+    // here, unless it is full already. For items in the host's memory that are read more than
+    // once. Only one block at a time may pull a packet. False when waiting has ended.
     __device__ bool pull(const FullEmptySegment& from, u32 packet) const {
-        // Others may be reading it. The barrier takes the acquire of whoever finds it full to all.
-        // One thread's look alone would take registers, for a branch.
+        // Others may be reading it. The barrier passes the acquire of any thread that finds it full on
+        // to all. If only one thread looked, the branch would take registers.
         if (__syncthreads_or(is_full(packet))) return true;
         const u64 first = begin(packet), bytes = (end(packet) - first) * sizeof(T);
         if (bytes != 0) {
@@ -183,15 +183,15 @@ private:
         const u64 none = u64(settings.epoch) << 32;
         // Relaxed: the same word.
         u64 before = load_relaxed_sys(arrived);
-        // Not less, but other: epochs wrap around. Whoever loses finds this epoch.
+        // Any other epoch, not only smaller ones: epochs wrap around. Whoever loses finds this epoch.
         while (before >> 32 != settings.epoch) {
             const u64 now = compare_exchange_relaxed_sys(arrived, before, none);
             before = now == before ? none : now;
         }
     }
 
-    // One thread. A word changes before its mirror, and kernels look at words: whoever changes it
-    // next must not be overtaken in the mirror by the one before, who is between the two.
+    // One thread. A word changes before its mirror, and kernels look at words. Whoever changed it last
+    // may not have changed the mirror yet: waits for that store, lest it overwrite the next one.
     __device__ void catch_up(u32 packet, bool full) const {
         u64 start = 0;
         while (mirror.len != 0 && (load_relaxed_sys(&mirror[packet]) == settings.epoch) != full) {
@@ -211,15 +211,15 @@ private:
             compare_exchange_relaxed_gpu(looking, before, settings.epoch) != before)
             return false;
         const bool result = is_full(packet);
-        // What the acquire of the host's word made visible is so to whoever finds this.
+        // Passes on what the acquire of the host's word made visible to whoever acquires this.
         if (result) store_release_gpu(found, settings.epoch);
-        // Whoever comes next looks next: this block may have to leave.
+        // Lets the next block that comes look: this one may have to leave.
         else store_relaxed_gpu(looking, before);
         return result;
     }
 
-    // Now and then one of all blocks asks the host whether waiting has ended: its word
-    // is far away, and reads of it stand in line. The clock is near.
+    // Now and then one of all blocks asks the host whether waiting has ended: reads of the
+    // host's word take long and queue up. Reads of the clock do not.
     __device__ bool goes_on(u32 packet, u64* start) const {
         // Relaxed: the words are all there is to see.
         if (load_relaxed_gpu(&local[local_ended]) == settings.epoch) return false;

@@ -5,8 +5,8 @@
 // worklist.
 //
 // Blocks have roles: the first serves (start, stop, threshold, end), then one for
-// each inbox receives, one for each outbox sends, and all others work. Nobody waits
-// for remote space but a sender, and nobody waits for a sender.
+// each inbox receives, one for each outbox sends, and all others work. Only a
+// sender waits for remote space, and nobody waits for a sender.
 #pragma once
 
 #include "fused_service.cuh"
@@ -140,9 +140,9 @@ struct FusedWorker : FusedService<Program> {
         }
     }
 
-    // All other blocks, warp by warp: process what is ready, in the block or for
-    // all, else pieces of hubs, else bring back what is deferred. Lanes hold tickets
-    // of the ready queue, warps of the pieces.
+    // All other blocks, warp by warp: process items that are ready, in the block's queue or
+    // the device's; else pieces of hubs; else bring back deferred items. Lanes hold tickets
+    // of the ready queue, warps hold tickets of the pieces.
     __device__ void work(Worklist<Program, true>& worklist) const {
         __shared__ LocalQueue local;
         __shared__ Sweep sweeps[block_threads / 32];
@@ -163,7 +163,7 @@ struct FusedWorker : FusedService<Program> {
             // All loads under way at once.
             const u32 come = holds ? ready.look(position) : 0;
             const bool has_arcs = pieces.has_come(piece);
-            // Words that all warps look at: more often is slower for everybody.
+            // All warps read these words: reading them more often slows everybody down.
             const bool looks = turn % turns_between_looks == 0;
             if (looks) {
                 deferred = load_relaxed_gpu(undefer());
@@ -175,15 +175,15 @@ struct FusedWorker : FusedService<Program> {
                 item = sweeps[threadIdx.x / 32].next(ready, 32);
             }
             const bool has_item = __any_sync(~0u, item != 0);
-            // Now and then before items, so that none waits for ever.
+            // Now and then a piece comes before items, so that no piece waits for ever.
             const bool has_piece = __all_sync(~0u, has_arcs) && (looks || !has_item);
             if (has_item || has_piece) {
-                // Nobody moves the threshold while somebody has work untold.
+                // The threshold does not move while any warp has work that it has not told.
                 if (idle > idle_turns) worklist.threshold = threshold();
                 idle = 0;
                 if (come != 0) ready.empty(position);
                 holds = holds && come == 0;
-                // In one place: the code of visiting is long.
+                // One call for both: the code of visiting is long.
                 for (u32 pass = has_piece ? 0 : 1; pass < (has_item ? 2 : 1); ++pass) {
                     worklist.visit_all(
                         pass == 0 ? take_piece(worklist, pieces, &piece)
@@ -191,7 +191,7 @@ struct FusedWorker : FusedService<Program> {
                 }
             } else {
                 if (idle == idle_turns) worklist.tell();
-                // It leaves nothing untold either.
+                // `bring_back` leaves nothing untold either.
                 if (idle >= idle_turns && bring_back(worklist, deferred)) {
                     deferred = load_relaxed_gpu(undefer());
                 }
@@ -221,7 +221,7 @@ struct FusedWorker : FusedService<Program> {
         return __shfl_sync(~0u, lane() == 0 ? pieces.draw() : 0, 0);
     }
 
-    // Gives tickets to lanes without: one to a warp, more when there is a backlog.
+    // Gives tickets to lanes without any: one to a warp, more when there is a backlog.
     // Some lanes stay free for the block's own items.
     __device__ void draw(const OpenQueue& ready, bool* holds, u32* position) const {
         if (__shfl_sync(~0u, *holds, 0)) return;
@@ -244,8 +244,8 @@ struct FusedWorker : FusedService<Program> {
         }
     }
 
-    // A warp: looks at some deferred items, if there are any to be brought back, as
-    // the words `seen` say.
+    // A warp: looks at some deferred items, if `seen`, as read from `undefer`, says that
+    // some are still to be brought back.
     __device__ bool bring_back(Worklist<Program, true>& worklist, u64 seen) const {
         u32 taken = 0;
         u32 count = 0;
@@ -278,7 +278,7 @@ struct FusedWorker : FusedService<Program> {
             set &= set - 1;
         }
         worklist.tell();
-        // The last one to look ends what the leader has counted.
+        // The last warp to look consumes what the leader has counted as produced.
         if (lane() == 0 &&
             fetch_add_acq_rel_gpu(&words[here()][undefer_left], 0u - count) == count) {
             fetch_add_release_sys(&common.status[consumed], u64(1));

@@ -24,7 +24,7 @@ struct FusedDevice {
     __device__ u32 devices() const { return common.here.devices; }
     __device__ bool is_ring() const { return common.here.next != nobody; }
 
-    // Inboxes of a device, and outboxes. Alone there is no ring.
+    // Inboxes of a device, and as many outboxes. A single device has neither.
     __device__ u32 boxes() const { return is_ring() ? 1 : devices() - 1; }
 
     // Blocks that receive, and as many that send.
@@ -32,7 +32,7 @@ struct FusedDevice {
 
     __device__ u32 word(GangWord word) const { return load_relaxed_sys(&words[here()][word]); }
 
-    // The lanes of a warp together, which branch on it: one word for all.
+    // The lanes of a warp together. They branch on it, so all get the word that one has read.
     __device__ u32 threshold() const { return __shfl_sync(~0u, word(gang_threshold), 0); }
 
     // Acquire: pairs with the leader's release.
@@ -50,7 +50,7 @@ struct FusedDevice {
         ring.payloads = reinterpret_cast<Packet*>(base + slot_words);
         ring.capacity = settings.slots;
         ring.slot_items = settings.slot_items;
-        // What was counted before comes before a packet: the end is found by that.
+        // A packet must come after what was counted before it: finding the end relies on that.
         ring.sends_few = 0;
         return ring;
     }
@@ -63,7 +63,8 @@ struct FusedDevice {
         return is_ring() ? settings.previous : inbox + (inbox >= here());
     }
 
-    // Taken, and all in the upper half: one word, so that a ticket is of its epoch.
+    // How many are taken and, in the upper half, of how many: one word, so that a ticket
+    // belongs to its epoch.
     __device__ u64* undefer() const {
         return reinterpret_cast<u64*>(&words[here()][undefer_taken]);
     }

@@ -1,6 +1,6 @@
-// The service block of a device in the fused worker: start, stop, following the
-// threshold; on device 0 it leads: the end, moving the threshold, patience. FUSED.md
-// has the protocol.
+// The service block of a device in the fused worker: it starts and stops the device, and
+// follows the threshold. On device 0 it leads: it finds the end, moves the threshold, and
+// watches the patience. FUSED.md has the protocol.
 #pragma once
 
 #include "fused_device.cuh"
@@ -14,7 +14,7 @@ struct FusedService : FusedDevice<Program> {
     using Base::here, Base::devices, Base::boxes, Base::word, Base::state, Base::undefer;
     using Base::credits;
 
-    // Until the host has launched all kernels, or gives up.
+    // Waits until the host has launched all kernels, or gives up.
     __device__ void wait_for_start() const {
         if (threadIdx.x == 0) {
             if (blockIdx.x == 0) {
@@ -48,7 +48,7 @@ struct FusedService : FusedDevice<Program> {
     // One thread of a service block: whether the run is to end.
     __device__ bool must_stop(u32 turn) const {
         if (state() == stopped) return true;
-        // The host's word is two microseconds away.
+        // A read of the host's word takes two microseconds.
         const bool host_stops = turn % 32 == 0 && load_acquire_sys(&host[host_stop]) != 0;
         if (host_stops || load_relaxed_gpu(&common.status[fault]) != 0) {
             stop_all();
@@ -65,7 +65,7 @@ struct FusedService : FusedDevice<Program> {
         bool is_led = false;
         for (u32 turn = 0; !must_stop(turn); ++turn) {
             epoch = follow(epoch);
-            // From then on the leader's patience is everybody's.
+            // From then on the leader watches the patience for all.
             is_led = is_led || word(gang_led) != 0;
             if (!is_led && nanoseconds() - since > settings.patience_ns) return lose_patience();
             __nanosleep(200);
@@ -79,7 +79,7 @@ struct FusedService : FusedDevice<Program> {
     }
 
     // Another warp of the service block, until the end: tells the host where the device stands,
-    // for the error of a run whose kernels cannot at their end.
+    // for the error of a run whose kernels cannot tell it at their end.
     __device__ void tell_host() const {
         for (u64 told = nanoseconds(); state() != stopped; __nanosleep(500)) {
             const u64 now = nanoseconds();
@@ -104,7 +104,7 @@ struct FusedService : FusedDevice<Program> {
         // Behind the entries come the words of bits, if there are items without entry.
         const u32 all = end - first + (deferred.must_sweep() ? u32(deferred.queue.words) : 0);
         if (all == 0) {
-            // Release: pairs with the leader's look.
+            // Release: pairs with the leader's acquire in `lead`.
             fetch_add_release_sys(&common.status[consumed], u64(1));
         } else {
             store_relaxed_gpu(deferred.queue.control + Queue::head, end);
@@ -120,7 +120,7 @@ struct FusedService : FusedDevice<Program> {
     // Nanoseconds from one report to the next.
     static constexpr u64 tells_apart = 1000000;
 
-    // A lane of a warp, of which each may look at the time by itself.
+    // One lane of a warp: lanes read the time each for itself, and may come here at different times.
     __device__ void tell_queues() const {
         const auto entries = [&](u32 queue) {
             return u64(Worklist<Program, true>::queue_of(common, queue).length());
@@ -162,8 +162,8 @@ struct FusedService : FusedDevice<Program> {
             if (lane() == 0) epoch = follow(epoch);
             const bool is_device = lane() < devices();
             const u64* const status = statuses[is_device ? lane() : 0].items;
-            // All consumed before all produced: the other order may see an item
-            // consumed whose parent it has not seen produce it.
+            // Reads all consumed before all produced: the other order may see an item
+            // consumed, but not that its parent has produced it.
             const u64 done = sum(is_device ? load_acquire_sys(status + consumed) +
                                                  load_acquire_sys(status + deferred_in)
                                            : 0);
@@ -195,10 +195,10 @@ struct FusedService : FusedDevice<Program> {
         }
     }
 
-    // Whether so many items have been processed since the threshold was at the first one that it
-    // falls back.
+    // Whether the threshold falls back to the first one: enough items have been processed since
+    // it was last there.
     __device__ bool falls(const u64* status, bool is_device, u64* worked_there) const {
-        // Relaxed: what a warp has consumed is told after, and `lead` has acquired that.
+        // Relaxed: a warp tells what it has consumed after this, and `lead` has acquired that.
         const u64 worked = sum(is_device ? load_relaxed_sys(status + work_items) : 0);
         if (worked - *worked_there < settings.falls_after) return false;
         *worked_there = worked;
@@ -218,15 +218,15 @@ struct FusedService : FusedDevice<Program> {
         return end > ~0u ? ~0u : u32(end);
     }
 
-    // Tells all devices to look at what they have deferred, up to another threshold. Their
-    // bringing back is work that counts.
+    // Tells all devices to bring back what they have deferred, up to a new threshold. That counts
+    // as one produced item for each device.
     __device__ void move_threshold(bool is_device, u32 threshold) const {
         if (lane() == 0) fetch_add_relaxed_sys(&common.status[produced], u64(devices()));
         __syncwarp();
         u32* const there = is_device ? words[lane()].items : nullptr;
         if (is_device) store_relaxed_sys(there + gang_threshold, threshold);
         // All thresholds before any epoch: what one device brings back may come to
-        // another one, which is to keep it.
+        // another one, which is to make it ready, not to defer it.
         __syncwarp();
         // Release: the count and the thresholds are before it.
         if (is_device) {

@@ -9,13 +9,13 @@ namespace millstream {
 // they are to end.
 enum HostWord { host_open, host_stop, host_words };
 
-// What `host_stop` says. A kernel that cannot go on says why, and the host fails for it: it has
-// waited for another for too long, or calls collectives that a kernel before has not left, or from a
-// block that they have no memory for.
+// What `host_stop` says. A kernel that cannot go on says why, and the host fails with that error: the
+// kernel has waited for another for too long, or calls collectives that an earlier kernel has not left,
+// or calls them from a block that has no memory for them.
 enum StopReason : u32 { goes_on, is_stopped, peer_is_late, not_left, no_memory };
 
-// One thread, with the word `host_stop`: the kernel cannot go on. One of those who say so first is
-// heard.
+// One thread, with the word `host_stop`: the kernel cannot go on. If several say so
+// at once, one of them is heard.
 __device__ __forceinline__ void give_up(u32* stop, StopReason reason) {
     // Relaxed: the word is all there is to see.
     if (load_relaxed_sys(stop) == goes_on) store_relaxed_sys(stop, u32(reason));

@@ -1,9 +1,9 @@
 // A barrier of all blocks of all devices of a gang. The protocol, its words and its
 // orders are in GANG_BARRIER.md beside `gang.rs` in the flow layer.
 //
-// Nobody leads: each block adds what it has counted, and then itself, to its device's tally on
-// each device, and polls those of its own. So all blocks have the same sums, and decide alike.
-// Alone, a device makes no operation of system scope, but looks for a stop.
+// Nobody leads: each block adds what it has counted, and then its arrival, to its device's tally on
+// every device, and polls the tallies on its own device. So all blocks have the same sums, and decide
+// alike. A single device makes no operation of system scope, except to look for a stop.
 #pragma once
 
 #include "gang.cuh"
@@ -26,7 +26,7 @@ class Totals {
     // A word that is kept.
     __device__ u64 kept(u32 word) const { return words[word]; }
 
-    // Changes it: the value before.
+    // Changes such a word; returns the value before.
     __device__ u64 keep(u32 word, u64 value) {
         const u64 before = words[word];
         words[word] = value;
@@ -35,7 +35,7 @@ class Totals {
 
    private:
     friend class GangBarrier;
-    // Those before are counts.
+    // The sums before these are counts.
     enum Sum { most_sum = 2, places_sum, sums_of };
 
     u64 sums[sums_of];
@@ -45,7 +45,7 @@ class Totals {
 // What a round of the barrier has decided.
 struct Verdict {
     u32 phase;  // The decision; `GangBarrier::stopped` if the gang is.
-    u32 places; // Counted by this device's blocks since the start.
+    u32 places; // Taken by this device's blocks since the start.
 };
 
 class GangBarrier {
@@ -56,19 +56,19 @@ class GangBarrier {
     enum Counter { first_count, second_count };
     // Words of a device's memory that callers may use.
     static constexpr u32 caller_words = 5;
-    // Devices of a gang: a tally has four sums, and a lane of a warp each.
+    // Devices of a gang, at most: each of the four sums of a device's tally has a lane of a warp.
     static constexpr u32 most_devices = 32 / Totals::sums_of;
 
-    // A tally, of three rounds in turns: a word of arrivals; in another line of memory sums, and
-    // what was sent.
+    // A tally serves three rounds in turn: each has a word of arrivals and, in another line of
+    // memory, its sums and what was sent.
     static constexpr u32 sent_sum = Totals::sums_of;
     static constexpr u32 sums_of_round = sent_sum + 1;
     static constexpr u32 turns = 3;
     static constexpr u32 first_sum = 16;
     static constexpr u32 tally_words = 2 * first_sum;
 
-    // Words of each device. What blocks add to while others poll is in lines of memory of its own,
-    // but for `here_word`.
+    // Words of each device. Words that blocks add to while others poll have lines of memory of their
+    // own, except `here_word`.
     static constexpr u32 standing_words = Totals::sums_of + Totals::kept_words;
     enum Word {
         stop,
@@ -77,8 +77,8 @@ class GangBarrier {
         left_word,
         caller_word = 32,                      // `caller_words`.
         sent_word = caller_word + caller_words,
-        standing = 48,                         // `standing_words`,
-        met = standing + standing_words,       // after so many rounds.
+        standing = 48,                         // `standing_words`, as they were
+        met = standing + standing_words,       // after this number of rounds.
         tallies = 64,                          // From each device.
         words_of_device = tallies + most_devices * tally_words
     };
@@ -87,8 +87,8 @@ class GangBarrier {
                   "lines of memory");
     static_assert(taken == 17 && sent_word == 37 && met == 57, "as `gang_memory.rs` reads them");
 
-    // Nanoseconds after which the host's stop word is read again by who may never wait for long:
-    // that takes a microsecond or two.
+    // Nanoseconds after which a block that may never wait for long reads the host's stop word
+    // again: a read takes a microsecond or two.
     static constexpr u64 looks_apart = 1000000;
 
     // The whole block.
@@ -97,13 +97,13 @@ class GangBarrier {
         : words(words), host(host), patience(patience), here(here), devices(devices) {
         u32* const its = reinterpret_cast<u32*>(&block());
         for (u32 at = threadIdx.x; at < sizeof(Block) / sizeof(u32); at += blockDim.x) its[at] = 0;
-        // More than a word of arrivals counts would meet too early.
+        // More blocks than a word of arrivals can count would meet too early.
         if (gridDim.x >= most_blocks && threadIdx.x == 0) stop_all();
         __syncthreads();
     }
 
-    // Places of a list of this device that its blocks fill together, never given
-    // twice; the first of `count`. One thread.
+    // One thread: takes `count` places of a list that this device's blocks fill together;
+    // returns the first. No place is given twice.
     __device__ u64 take_places(u32 count) const {
         atomicAdd(&block().places, count);
         // Relaxed: the barrier publishes what is put there.
@@ -113,7 +113,7 @@ class GangBarrier {
     // The first thread, before the block meets.
     __device__ void count(Counter counter, u64 more) const { block().news[counter] += more; }
 
-    // By this device's blocks, until they last met.
+    // What this device's blocks had counted when they last met.
     __device__ u64 counted(Counter counter) const { return block().own[counter]; }
 
     // One thread, before the block meets: `Totals` has the largest of a round.
@@ -122,11 +122,11 @@ class GangBarrier {
     // A word for the caller's blocks, in the device's memory.
     __device__ u64& device_word(u32 place) const { return word(caller_word + place); }
 
-    // A word that `Totals` keeps, as it was decided.
+    // A word that `Totals` keeps, as of the last decision.
     __device__ u64 kept(u32 word) const { return block().totals.kept(word); }
 
-    // Places among what this device sends to another, less than 2^32 since the start, which
-    // hears of them when all have met; the first of `count`. One thread.
+    // One thread: takes `count` places among what this device sends to another, less than 2^32 since
+    // the start; returns the first. The other device learns of them when all have met.
     __device__ u64 send(u32 device, u32 count) const {
         atomicAdd(&block().sent[device], count);
         // Relaxed: the barrier publishes what is put there.
@@ -142,8 +142,8 @@ class GangBarrier {
     __device__ u32 received_from(u32 device) const { return block().received[device]; }
 
     // The whole block. What all blocks of all devices did before is visible to all
-    // after. `decide(totals)` is called by one thread of each block, which says the next
-    // phase, less than `stopped` and the same in all.
+    // after. One thread of each block calls `decide(totals)`, which returns the next phase:
+    // less than `stopped`, and the same in all blocks.
     template <class Decide>
     __device__ Verdict meet(const Decide& decide) {
         Block& its = block();
@@ -157,8 +157,8 @@ class GangBarrier {
         return Verdict{its.phase, u32(its.own[Totals::places_sum])};
     }
 
-    // The whole block, between two rounds as often as all do: the blocks of this device meet by
-    // themselves. What they did before is visible to them after; all they learn is the
+    // The whole block, between two rounds, equally often in all: the blocks of this device meet
+    // among themselves. What they did before is visible to them after. They learn only the
     // device's places, or that the gang is stopped.
     __device__ Verdict meet_here() {
         __shared__ Verdict verdict;
@@ -170,13 +170,13 @@ class GangBarrier {
 
     // Ends the gang early, on all devices.
     __device__ void stop_all() const {
-        // Rare, and in every wait.
+        // Rarely run, but in the code of every wait: kept short.
 #pragma unroll 1
         for (u32 device = 0; device < devices; ++device)
             store_relaxed_sys(&words[device][stop], u64(1));
     }
 
-    // The whole block, last: it meets no more, and the last of this device's to come here tells.
+    // The whole block, last: it meets no more. The last block of this device to come here tells.
     __device__ void end(const Tell& tell) const { say_last(tell, &word(left_word)); }
 
     // How long a thread has waited.
@@ -186,8 +186,8 @@ class GangBarrier {
     };
 
     // One thread in each turn of a wait, here or where blocks wait for each other in
-    // another way: whether the gang is stopped, now and then also by the host, or
-    // because nothing has happened for too long.
+    // another way: whether the gang is stopped. Now and then it also stops the gang, if the
+    // host says so or nothing has happened for too long.
     __device__ bool gives_up(Patience& looks) const {
         if (++looks.turns % 64 != 0) return false;
         if (load_relaxed_sys(&word(stop)) != 0) return true;
@@ -200,19 +200,19 @@ class GangBarrier {
         return true;
     }
 
-    // One thread of each device, as often as its blocks meet: whether the gang is stopped, if it
-    // did not look since a while. `looked` is 0 at first.
+    // One thread of each device, as often as its blocks meet: whether the gang is stopped; it
+    // looks only every `looks_apart`. `looked` is 0 at first.
     __device__ bool is_told_to_stop(u64& looked, u64 now) const {
         if (looked != 0 && now - looked < looks_apart) return false;
         const bool is_first = looked == 0;
         looked = now;
-        // Nothing has lasted for so long.
+        // The first call only starts the clock.
         if (is_first) return false;
         return load_relaxed_sys(&word(stop)) != 0 || host_stops();
     }
 
    private:
-    // One thread: whether the host stops the gang, which then all hear.
+    // One thread: whether the host stops the gang; if so, tells all devices.
     __device__ bool host_stops() const {
         if (load_relaxed_sys(&host[host_stop]) == 0) return false;
         stop_all();
@@ -222,12 +222,12 @@ class GangBarrier {
     // What a block shares, zero at first.
     struct Block {
         Totals totals;
-        // By this device's blocks since the start, as `Totals` has it.
+        // Counted by this device's blocks since the start, as in `Totals`.
         u64 own[Totals::sums_of];
-        // Since the block last met; but for places, which its warps take at once.
+        // Counted since the block last met, except places: its warps take these at once.
         u64 news[Totals::sums_of];
         u64 looked;
-        u64 come_here;  // Arrivals at `here_word` after which all have come.
+        u64 come_here;  // Arrivals at `here_word` when all have come.
         u32 places;  // Taken since the last round,
         u32 places_before;  // before it,
         u32 places_said;  // and of all these, said at `here_word`.
@@ -238,21 +238,21 @@ class GangBarrier {
         u32 phase;
     };
 
-    // A word of arrivals: what the first counter has counted, if it goes along; blocks that have
-    // more than that; and blocks. The first one's part makes up for how many they are, so that the
-    // word says by itself when all have come.
+    // Fields of a word of arrivals: the first counter's counts that are small enough to go along; how
+    // many blocks have counted anything else; how many blocks have come. The first block adds what
+    // all others leave to 1 << `all_shift`, so that the word itself shows when all have come.
     static constexpr u32 more_shift = 32;
     static constexpr u32 block_shift = 44;
     static constexpr u32 all_shift = 56;
     static constexpr u32 most_blocks = 1u << (block_shift - more_shift);
-    // What a block counts goes along if it is less than this.
+    // A block's first count goes along if it is less than this.
     static constexpr u64 most_along = (u64(1) << more_shift) / most_blocks;
-    // Where blocks meet by themselves: how many have come, and above that the device's places.
+    // In `here_word`: how many blocks have come, and above that the device's places.
     static constexpr u32 here_shift = 32;
 
     const SpanSet<u64>& words;
     const Span<u32>& host;
-    // References, so that kernels that are short of registers keep these with their parameters.
+    // References: kernels that are short of registers keep these with their parameters.
     const u64& patience;
     const u32& here;
     const u32& devices;
@@ -264,12 +264,12 @@ class GangBarrier {
 
     __device__ u64& word(u32 place) const { return words[here][place]; }
 
-    // On device `to`, of the blocks of `from`.
+    // The tally on device `to` of the blocks of device `from`.
     __device__ u64* tally(u32 to, u32 from) const {
         return &words[to][tallies + from * tally_words];
     }
 
-    // Its arrivals and sums of a round.
+    // The arrivals in that tally in a turn; below, its sums.
     __device__ u64* arrivals(u32 to, u32 from, u32 turn) const { return tally(to, from) + turn; }
 
     __device__ u64* sums(u32 to, u32 from, u32 turn) const {
@@ -297,8 +297,8 @@ class GangBarrier {
         return devices > 1 ? load_relaxed_sys(place) : load_relaxed_gpu(place);
     }
 
-    // One warp, a lane for each sum on each device: adds what the block has counted, and then
-    // the block, along with what goes along.
+    // One warp, a lane for each sum on each device: adds what the block has counted to the sums,
+    // and then its arrival, with the count that goes along.
     __device__ void arrive(Block& its) const {
         const u32 to = lane() / Totals::sums_of;
         const u32 sum = lane() % Totals::sums_of;
@@ -335,7 +335,7 @@ class GangBarrier {
             add(arrivals(to, here, its.turn), arrival() + (u64(has_more) << more_shift) + along);
     }
 
-    // A block's part of all.
+    // What a block adds to the arrivals: all blocks together add 1 << `all_shift`.
     __device__ static u64 arrival() {
         constexpr u64 one = u64(1) << block_shift;
         return blockIdx.x == 0 ? (u64(1) << all_shift) - (gridDim.x - 1) * one : one;
@@ -356,11 +356,11 @@ class GangBarrier {
         bool goes_on = true;
         u64 value = 0;
         if (from < devices && sum == 0) goes_on = await(arrivals(here, from, its.turn), value);
-        // Rounds may be too short for a wait to look, and a lone block never waits.
+        // Waits may be too short to look for a stop, and a lone block never waits.
         if (blockIdx.x == 0 && lane() == 1) goes_on = !is_told_to_stop(its.looked, nanoseconds());
-        // The others miss this block in the next round.
+        // The others wait for this block in the next round, and see the stop there.
         if (!__all_sync(~0u, goes_on)) return leave();
-        // Who has waited has acquired; the others read and clear after it.
+        // The lanes that waited have acquired; the other lanes read and clear after them.
         __syncwarp();
         const bool is_more = __any_sync(~0u, u32(value >> more_shift) % most_blocks != 0);
         value = u32(value);
@@ -385,7 +385,7 @@ class GangBarrier {
         return true;
     }
 
-    // One warp: what has not come along with arrivals, a sum of a device for each lane.
+    // One warp: counts that did not come along with arrivals; each lane reads one device's sum.
     __device__ u64 take_more(Block& its, u32 from, u32 sum) const {
         const u64 more = from < devices ? read(sums(here, from, its.turn) + sum) : 0;
         if (lane() < devices)
@@ -395,7 +395,7 @@ class GangBarrier {
 
     // All lanes: the gang is stopped.
     __device__ static bool leave() {
-        // Acquires what who stopped it has said before.
+        // Acquires what whoever stopped the gang wrote before.
         fence_acq_rel_gpu();
         return false;
     }
@@ -415,8 +415,8 @@ class GangBarrier {
         }
     }
 
-    // One warp of one block: arrivals and sums of the round before, which all have read when they
-    // came to this one. Nobody adds to them before this block has come to the next.
+    // One warp of one block: clears arrivals and sums of the round before, which all had read when
+    // they came to this one. Nobody adds to them before this block has come to the next round.
     __device__ void clear(u32 turn) const {
         const u32 from = lane() / Totals::sums_of;
         if (from < devices) store_sum(sums(here, from, turn) + lane() % Totals::sums_of);
@@ -435,7 +435,7 @@ class GangBarrier {
         }
     }
 
-    // One thread: comes where the blocks of this device meet by themselves, and waits for all.
+    // One thread: arrives where the blocks of this device meet among themselves, and waits for all.
     __device__ Verdict hear_here(Block& its) const {
         const u32 news = its.places_before + its.places - its.places_said;
         its.places_said += news;
@@ -447,7 +447,7 @@ class GangBarrier {
             const u64 all = load_acquire_gpu(&word(here_word));
             // Others may have come again.
             if (int(u32(all) - u32(its.come_here)) >= 0) {
-                // Less what those who came have carried over.
+                // Less the carries from the field of arrivals below.
                 return Verdict{0, u32(all >> here_shift) - u32(its.come_here >> here_shift)};
             }
             if (gives_up(looks)) return Verdict{stopped, 0};

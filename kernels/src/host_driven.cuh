@@ -57,7 +57,7 @@ __device__ void pack_outbox(const Common<Program>& common, u32 outbox,
         if (place < packets.len) {
             packets[place] = Program::pack(common.problem, common.here, item);
         } else {
-            // Only beside a sweep, which then is not whole.
+            // Only a sweep finds more than there is room for, and it is then not whole.
             worklist.count[consumed] += !queue.put_back(item);
         }
     });
@@ -68,7 +68,7 @@ __device__ void pack_outbox(const Common<Program>& common, u32 outbox,
     if (threadIdx.x == 0) {
         common.scratch[places] = 0;
         if (consumes.finish(queue, word, wanted <= packets.len)) {
-            // Release, of what is put back.
+            // Release: what is put back comes before the news.
             fence_acq_rel_gpu();
             worklist.raise_news(1 + outbox);
         }
@@ -90,7 +90,7 @@ __device__ void split_received(const Common<Program>& common,
     if (worklist.finish_block() && threadIdx.x < 32) worklist.publish(0);
 }
 
-// A `process` follows on the same stream, which publishes for both.
+// A `process` follows on the same stream, and publishes for both.
 template <class Program>
 __device__ void undefer_items(const Common<Program>& common, u32 threshold) {
     __shared__ Tally tally;
@@ -101,7 +101,7 @@ __device__ void undefer_items(const Common<Program>& common, u32 threshold) {
     consumes.for_each(deferred,
                       [&](bool is_item, u32 item) { worklist.undefer(is_item, item); });
     if (!worklist.finish_block()) return;
-    // What stays is queued again: there is always something left then.
+    // Items that stay deferred are queued again, so whether something is left says nothing.
     if (threadIdx.x != 0) return;
     consumes.finish(deferred, word, true);
     worklist.end();

@@ -1,5 +1,5 @@
-// What the lanes of a warp say to each other: sums, and whose turn it is when the
-// work of 32 is spread over all.
+// What the lanes of a warp do together: prefix sums, and finding whose work a lane does when
+// the work of 32 lanes is spread over all.
 #pragma once
 
 #include "grid.cuh"
@@ -11,7 +11,7 @@ __device__ __forceinline__ void prefetch(const void* address) {
     asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
 }
 
-// Of all lanes up to this one.
+// The sum of the values of all lanes up to and including this one.
 template <class T>
 __device__ __forceinline__ T prefix_sum(T value) {
     for (u32 step = 1; step < 32; step *= 2) {
@@ -30,7 +30,7 @@ __device__ __forceinline__ u32 owner_of(u32 last, u32 at) {
     return owner;
 }
 
-// Where the set bit of a word is that has `before` others below it.
+// The position of the set bit that has `before` set bits below it.
 __device__ __forceinline__ u32 nth_bit(u32 word, u32 before) {
     u32 at = 0;
     for (u32 width = 16; width > 0; width /= 2) {

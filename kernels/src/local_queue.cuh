@@ -1,5 +1,5 @@
 // The queue of one block of the fused worker, in its shared memory: what its warps
-// make ready goes here first, where the next of them finds it without a trip to the
+// make ready goes here first, where the next warp finds it without a trip to the
 // device's memory. It is short, so that a block keeps no more than it can do soon;
 // the rest goes to the open queue, for all blocks. FUSED.md has the protocol.
 #pragma once
@@ -10,10 +10,10 @@ namespace millstream {
 
 // Any warp of the block puts, any takes.
 struct LocalQueue {
-    // Items at most, and those a warp takes at once, by measurement.
+    // Most items here, and most that a warp takes at once, by measurement.
     static constexpr u32 most = 16;
     static constexpr u32 at_once = 8;
-    // More than `most`, so that who puts rarely meets who still takes.
+    // More than `most`, so that a put rarely meets an unfinished take.
     static constexpr u32 places = 64;
 
     u32 head, tail;
@@ -42,14 +42,14 @@ struct LocalQueue {
         if (!__shfl_sync(group, fits, leader)) return false;
         base = __shfl_sync(group, base, leader);
         u32* const place = &items[(base + __popc(group & ((1u << lane()) - 1))) % places];
-        // Whoever took what was here is about to empty it. Exchanged: who reserved it a
-        // lap ago may not have put yet, and one of the two items would be lost.
+        // Whoever took the last item here is about to empty the place. By exchange: whoever reserved
+        // it a lap ago may not have put its item yet, and a store would lose one of the two.
         while (atomicCAS(place, 0u, item + 1) != 0) {
         }
         return true;
     }
 
-    // Takes items for lanes that are free, the lanes of a warp together. The item
+    // The lanes of a warp together: takes items for those that are free. Returns the item
     // plus one; 0 for a lane that gets none.
     __device__ u32 take(bool is_free) {
         const u32 lanes = __ballot_sync(~0u, is_free);
@@ -71,8 +71,8 @@ struct LocalQueue {
         if (!is_free || rank >= count) return 0;
         u32* const place = &items[(base + rank) % places];
         u32 item;
-        // Whoever reserved it is about to put it there. Exchanged: who takes a lap later
-        // may be looking here too.
+        // Whoever reserved the place is about to put its item. By exchange: whoever takes a lap
+        // later may be looking here, too.
         while ((item = atomicExch(place, 0u)) == 0) {
         }
         return item;

@@ -1,13 +1,13 @@
 // The queue of the fused worker: as `queue.cuh`, in the same memory, but many warps
 // take from it while others put. Whoever wants items draws tickets, positions of its
-// own, and looks there until an entry appears: nobody contends for one.
+// own, and looks there until an entry appears: nobody contends for an entry.
 //
-// An entry says of which lap it is: the upper bits of its position lie above its item.
-// A place is emptied for the next lap, so that laps come to it in their order.
+// An entry says to which lap it belongs: above its item it has the upper bits of its position.
+// Emptying a place marks it for the next lap, so that laps use a place in their order.
 //
-// Where there is room for all items that the queue may hold, and for all threads, an item
-// always finds a place. Where there is not, one without a place keeps its bit alone, and is
-// swept.
+// If the queue has room for all items that it may hold, and for a ticket of every thread, an
+// item always finds a place. If not, an item without a place has only its bit, and a sweep
+// finds it.
 #pragma once
 
 #include "queue.cuh"
@@ -18,7 +18,7 @@ struct OpenQueue {
     Queue queue;
     // Whether every item that may be here has a place, beside a ticket for every thread.
     bool is_roomy;
-    // Bits that an item plus one needs, and a place does not.
+    // Bits that an item plus one needs beyond those of a place.
     u32 extra_bits;
 
     __device__ explicit OpenQueue(const Queue& queue)
@@ -42,8 +42,8 @@ struct OpenQueue {
         return fetch_add_relaxed_gpu(queue.control + Queue::head, count);
     }
 
-    // One thread: takes positions that producers have, up to `most` from `*first` on;
-    // how many.
+    // One thread: takes up to `most` positions that producers have reserved, from `*first`
+    // on; returns how many.
     __device__ u32 reserve(u32 most, u32* first) const {
         *first = head();
         const int there = int(tail() - *first);
@@ -64,8 +64,8 @@ struct OpenQueue {
         store_relaxed_gpu(entry(position), lap(position + queue.capacity));
     }
 
-    // One thread: whether items have found no place since the last sweep. Then the
-    // caller sweeps, and nobody else for these.
+    // One thread: whether items have found no place since the last sweep. If so, the
+    // caller sweeps for them, and nobody else does.
     __device__ bool must_sweep() const {
         // Acquire: pairs with the release in `put_or_overflow`; the bits are before it.
         const u32 overflows = load_acquire_gpu(queue.control + Queue::overflowed);
@@ -82,12 +82,12 @@ struct OpenQueue {
 
    private:
     static constexpr u32 most_looks = 1 << 20;
-    // Of a gang on one device.
+    // Threads of a gang on one device, at most.
     static constexpr u32 most_threads = 1 << 18;
 
-    // Everybody gets a position, and waits there for whoever has the ticket of a lap
-    // ago: it is about to empty the place, unless nobody has: items that are queued
-    // again and again without a turn.
+    // Every lane gets a position, and waits there for the holder of the ticket of a lap ago,
+    // who is about to empty the place. It gives up if nobody holds that ticket, because items
+    // were queued again and again without their turn.
     __device__ bool put_in_turn(u32 group, u32 item) const {
         const u32 leader = __ffs(group) - 1;
         u32 base = 0;
@@ -127,7 +127,7 @@ struct OpenQueue {
         return load_relaxed_gpu(entry(position)) == lap(position);
     }
 
-    // Writes the entry of an empty place: only who has the position does. Relaxed: the
+    // Writes the entry of an empty place: only the holder of the position does. Relaxed: the
     // bit publishes the value, the entry says where it is.
     __device__ void write(u32 position, u32 item) const {
         store_relaxed_gpu(entry(position), lap(position) | (item + 1));
@@ -146,8 +146,8 @@ struct OpenQueue {
     }
 };
 
-// A warp's way through the bits of a queue, for items that have no entry. It lies in
-// shared memory, where it takes no register of those who never sweep.
+// A warp's way through the bits of a queue, for items that have no entry. It is in
+// shared memory, to take no registers of warps that never sweep.
 struct Sweep {
     // Words before this one are done; `over` when there is nothing to do.
     u32 at;

@@ -17,16 +17,16 @@ struct SenderWords {
     u32 head;  // Slots given back. Written by the receiver.
 };
 
-// In the receiver's memory, written by the block that claimed the slot, both at once.
+// In the receiver's memory, written by the block that claimed the slot, both in one store.
 struct alignas(16) SlotWords {
     // Below, the epoch: position of the packet in the slot, plus one; 0 at the start. Above,
     // the items in the packet, and whether they are few.
     u64 arrival;
-    u64 few;  // Those items.
+    u64 few;  // Those items, if few.
 };
 constexpr u32 few_bit = 1u << 31;
 
-// Items that are as small as a word, all together.
+// Items that fit into one word together.
 template <class Item>
 union FewItems {
     static constexpr u32 most = sizeof(Item) <= sizeof(u64) ? sizeof(u64) / sizeof(Item) : 0;
@@ -51,22 +51,22 @@ struct PeerRing {
     Item* payloads;     // capacity * slot_items, in the receiver's memory.
     u32 capacity;       // A power of two: slots stay when positions wrap around.
     u32 slot_items;
-    // Whether few items come with the slot's words: where these are seen at once, in a GPU's
-    // memory, and where no packet says anything of what its sender did before.
+    // Whether few items come with the slot's words: only where both words are seen at once, in a
+    // GPU's memory, and where no packet has to publish what its sender did before.
     u32 sends_few;
 
     __device__ __forceinline__ u32 slot_of(u32 position) const {
         return position & (capacity - 1);
     }
 
-    // One thread. True if `position` is claimed; the payload is ready, because a
-    // claimed slot holds up all later ones.
+    // One thread. True if `position` is claimed. Call it when the payload is ready, because
+    // a claimed slot holds up all later ones.
     __device__ bool try_claim(u32* position) {
         u32 tail = load_relaxed_gpu(&sender->tail);
         for (;;) {
             // Pairs with give_back: the receiver's reads come before our stores.
             const u32 head = load_acquire_sys(&sender->head);
-            // Either may be older than the other. Below 0: the tail, and the exchange fails.
+            // Either word may be stale. A difference below 0 means a stale tail: the exchange fails.
             if (int(tail - head) >= int(capacity)) return false;
             // Orders nothing: the slot's epoch publishes the payload.
             const u32 before = compare_exchange_relaxed_gpu(&sender->tail, tail, tail + 1);
@@ -83,8 +83,8 @@ struct PeerRing {
     }
 
     // The whole block. True if the slot of `*position` is claimed, which its threads may
-    // fill. A claimed slot holds up all later ones: until it is published the block waits
-    // for nobody.
+    // fill. A claimed slot holds up all later ones: until it is published the block must not
+    // wait for anybody.
     __device__ __forceinline__ bool claim_slot(u32* position) {
         return first_says([&](u32* at) { return try_claim(at); }, position);
     }
@@ -111,8 +111,8 @@ struct PeerRing {
     }
 
     // The whole block that has claimed the slot: sends items that all its threads see. Few come
-    // with the slot's words, so nobody waits until they are there, and nothing that the block
-    // has stored comes before them. None at all are a signal, which comes after all of that.
+    // with the slot's words: nobody waits for a payload to arrive, but the packet may be seen before
+    // the block's stores. A packet without items is a signal, which comes after all of these.
     template <class Copy>
     __device__ __forceinline__ void send_slot(u32 position, const Item* items, u32 count,
                                               Copy copy) {
@@ -122,7 +122,7 @@ struct PeerRing {
         }
         FewItems<Item> few;
         if (threadIdx.x == 0) few.copy(items, few.items, count);
-        // The items are the caller's again.
+        // The caller may reuse the items.
         __syncthreads();
         if (threadIdx.x == 0) publish_few(position, count, few.word);
     }
@@ -152,7 +152,7 @@ struct PeerRing {
         store_line_release(line(position), arrival(position, count), 0);
     }
 
-    // One thread: a packet that is in `few`.
+    // One thread: a packet whose items are in `few`.
     __device__ __forceinline__ void publish_few(u32 position, u32 count, u64 few) {
         // Relaxed: the line is all there is to see.
         store_line_relaxed(line(position), arrival(position, count | few_bit), few);
@@ -167,7 +167,7 @@ struct PeerRing {
         load_line_acquire(line(next), &arrived, &few.word);
         if (u32(arrived) != next + 1) return false;
         *count = u32(arrived >> 32) & ~few_bit;
-        // To where all packets are read.
+        // Into the payload, where all packets are read.
         if (sends_few && arrived >> 63 != 0) few.copy(few.items, payload(next), *count);
         return true;
     }

@@ -2,8 +2,8 @@
 // them. A warp that meets such an item cuts its arcs into pieces; every worker warp
 // holds a ticket, a position of its own, and takes the piece that comes there.
 //
-// As in `open_queue.cuh` an entry says of which lap it is, and is written by whoever
-// has exchanged it from empty.
+// As in `open_queue.cuh`, an entry says to which lap it belongs. Whoever has exchanged it from
+// empty writes it.
 #pragma once
 
 #include "grid.cuh"
@@ -15,15 +15,15 @@ template <class State>
 struct Pieces {
     static_assert(sizeof(State) <= sizeof(u64), "one word");
 
-    // Arcs from which an item is worth sharing, and arcs of a piece at least, by measurement.
+    // How many arcs make an item worth sharing, and the fewest of a piece, by measurement.
     static constexpr u64 many = 2048;
     static constexpr u64 least = 1024;
     // Entries, a power of two; as `fused.rs` allocates them.
     static constexpr u64 capacity = u64(1) << 18;
 
     enum Words { tail, head, done, padding, header };
-    // The lap above the first arc plus one, or above nothing while it is written; 0
-    // is empty.
+    // The tag: the lap, and below it the first arc plus one, or 0 while the entry is being written.
+    // An empty entry's tag is 0.
     enum Entry { tag, last_arc, state, entry_words };
     static constexpr u32 lap_shift = 40;
 
@@ -83,7 +83,7 @@ struct Pieces {
 
     __device__ static u64 warps() { return threads_in_grid() / 32; }
 
-    // Of an item, by measurement; fewer where all warps at once would fill more than four fifths.
+    // Pieces of an item, by measurement; fewer if all warps at once would fill more than four fifths.
     __device__ static u64 most_pieces() {
         const u64 most = capacity / 5 * 4 / warps();
         return most < 64 ? most : 64;

@@ -13,7 +13,7 @@ struct Queue {
 
     u32* bits;
     u64 words;
-    // A ring of items plus one; 0 is an entry reserved and not written yet.
+    // A ring of items plus one; an entry is 0 until whoever reserved it has written it.
     u32* entries;
     // A power of two: places stay when positions wrap around.
     u32 capacity;
@@ -49,21 +49,21 @@ struct Queue {
         return !(fetch_or_release_gpu(bits + item / 32, mask) & mask);
     }
 
-    // Entries, about as many as they are.
+    // The number of entries, approximately.
     __device__ u32 length() const {
         return load_relaxed_gpu(control + tail) - load_relaxed_gpu(control + head);
     }
 
-    // Takes an item out of the queue: clears its bit, after which its value must
-    // be read. False if the entry is stale.
+    // Takes an item out of the queue: clears its bit. Its value must be read after that.
+    // False if the entry is stale.
     __device__ bool claim(u32 item) const {
         const u32 mask = 1u << (item & 31);
-        // Acquire: pairs with the release of whoever set the bit; a value written
-        // later sets the bit again.
+        // Acquire: pairs with the release of whoever set the bit; whoever writes a
+        // value later sets the bit again.
         return fetch_and_acquire_gpu(bits + item / 32, ~mask) & mask;
     }
 
-    // Whether an item is queued; whoever queues it meanwhile sees to it.
+    // Whether an item is queued. An item that is queued meanwhile may be missed: it stays queued.
     __device__ bool has(u32 item) const {
         return load_relaxed_gpu(bits + item / 32) >> (item & 31) & 1;
     }
@@ -96,13 +96,14 @@ struct Queue {
         const u32 spare = capacity > most_threads() ? most_threads() : 0;
         // The tail may be older than the head.
         if (spare > 0 && used < capacity - spare) {
-            // Everybody may add at once after such a look, once: then he has seen the tail.
+            // All threads may add at once after such a look, but each only once: then it has seen
+            // the new tail.
             *base = fetch_add_relaxed_gpu(control + tail, count);
             return count;
         }
         for (;;) {
             const u32 now_used = from - load_acquire_gpu(control + head);
-            // What is spare is left to those who have looked before it was full.
+            // The spare entries are left to threads that looked before the queue was full.
             const u32 left = now_used > capacity - spare ? 0 : capacity - spare - now_used;
             const u32 room = left < count ? left : count;
             const u32 before = room == 0
@@ -130,18 +131,18 @@ struct Snapshot {
     static constexpr u64 taken = u64(1) << 63;
 
     // The first block decides; `word` is 0 between kernels. At most `most` entries
-    // are consumed. It stays in the block's own memory: registers are short.
+    // are consumed. The snapshot stays in shared memory: registers are short.
     __device__ static const Snapshot& take(const Queue& queue, u64* word, u64 most) {
         __shared__ Snapshot agreed;
         if (threadIdx.x == 0) {
-            // All under way together.
+            // All loads under way together.
             u64 known = load_relaxed_gpu(word);
             const u32 overflows = load_relaxed_gpu(queue.control + Queue::overflowed) & mask;
             const u32 tail = load_relaxed_gpu(queue.control + Queue::tail);
             agreed.head = load_relaxed_gpu(queue.control + Queue::head);
             agreed.swept = load_relaxed_gpu(queue.control + Queue::swept);
-            // Before any bit is looked at, also by those who see the word: a producer sets its
-            // bit, then counts.
+            // The counts are read before any bit, also by blocks that see the word: a producer sets
+            // its bit, then counts.
             fence_acq_rel_gpu();
             if (known == 0) {
                 const u64 mine = taken | u64(overflows) << 32 | tail;
@@ -163,14 +164,14 @@ struct Snapshot {
     __device__ bool sweeps() const { return overflowed != swept; }
 
     // What the last thread of the last block does. `whole`: a sweep has seen
-    // everything. True if something is left or has come meanwhile; whoever adds later tells
-    // himself.
+    // everything. True if something is left or has come meanwhile; whoever adds later
+    // tells the host itself.
     __device__ bool finish(const Queue& queue, u64* word, bool whole) const {
         const u32 tail = load_relaxed_gpu(queue.control + Queue::tail);
         const u32 overflows = load_relaxed_gpu(queue.control + Queue::overflowed) & mask;
         const u32 seen = whole ? overflowed : swept;
-        // Release: the entries are empty before a producer may reserve them. First: nothing is
-        // under way that it would wait for.
+        // Release: the entries are empty before a producer may reserve them. This store comes first:
+        // no other store is under way that it would have to wait for.
         store_release_gpu(queue.control + Queue::head, head + count);
         store_relaxed_gpu(queue.control + Queue::swept, seen);
         store_relaxed_gpu(word, u64(0));
@@ -178,7 +179,7 @@ struct Snapshot {
     }
 
     // Calls `use(is_item, item)` for everything to consume, all lanes of a warp
-    // together. Every warp gets as many as any other.
+    // together. All warps get equally many.
     template <class Use>
     __device__ void for_each(const Queue& queue, Use use) const {
         const u64 rounds = (count + threads_in_grid() - 1) / threads_in_grid();

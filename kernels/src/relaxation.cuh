@@ -46,7 +46,7 @@ struct Relaxation : VertexProgram<Relaxation<Rule, Value>, Value> {
 
     __device__ static bool receive(const Problem& problem, u32 vertex, Value value, bool is_own) {
         const Value before = lower_value(&problem.values[vertex], value);
-        // The halo copy says that a better value has gone this way.
+        // If not, the halo copy shows that a value as good has already gone this way.
         return key_of(value) < key_of(before) || (!is_own && !problem.settings.halo_filter);
     }
 

@@ -1,12 +1,12 @@
-// Arcs with the rows that they are in, for kernels that share out arcs and not rows: these differ too much in
-// length.
+// Arcs with the rows that they are in, for kernels that divide arcs among warps, not rows: rows differ too
+// much in length.
 #pragma once
 
 #include "span.cuh"
 
 namespace millstream {
 
-// The last row that begins at an arc or before; at `first` or after, where one does.
+// The last row that begins at an arc or before, searched from row `first` on, which does.
 __device__ __forceinline__ u64 row_of(const Span<const u64>& offsets, u64 first, u64 arc) {
     u64 row = first, step = 1;
     // Often the same or the next one.
@@ -20,7 +20,7 @@ __device__ __forceinline__ u64 row_of(const Span<const u64>& offsets, u64 first,
     return row;
 }
 
-// Calls `use(arc, row)` for all arcs of all rows: each warp has some that follow each other.
+// Calls `use(arc, row)` for all arcs of all rows: each warp has a range of consecutive arcs.
 template <class Use>
 __device__ __forceinline__ void for_each_arc(const Span<const u64>& offsets, u64 arcs, const Use& use) {
     const u64 warps = threads_in_grid() / 32, warp = thread_in_grid() / 32;

@@ -11,7 +11,7 @@ template <class State>
 struct SharedArcs {
     static_assert(sizeof(State) <= sizeof(u64), "one word");
 
-    // Arcs from which an item is worth sharing, and arcs of a piece.
+    // How many arcs make an item worth sharing, and how many a piece has.
     static constexpr u64 many = 1024;
     static constexpr u64 piece = 256;
 
@@ -42,15 +42,15 @@ struct SharedArcs {
 
     // Calls `use(first, last, state)` for pieces of what is here, all lanes of a warp
     // together.
-    // Each warp looks through all entries from a place of its own on; what others add
-    // later they find themselves.
+    // Each warp looks through all entries, from a place of its own on; entries that are
+    // added later are found by those who add them.
     template <class Use>
     __device__ void for_each(Use use) const {
         u64 before = 0;
         for_each_since(&before, use);
     }
 
-    // The same of what was added after the first `*before` entries, which then are all.
+    // The same for entries after the first `*before`, which then becomes the number of all.
     template <class Use>
     __device__ void for_each_since(u64* before, Use use) const {
         if (words.len <= header) return;

@@ -20,18 +20,18 @@ struct Tally {
     // Of each warp.
     Emissions emissions[most_warps];
 };
-// Split-send and split-receive, for programs as `worklist.cuh` has them. Fused: one
-// kernel is all there is, so that counts must be right at any moment and queues are
-// open.
+// Split-send and split-receive, for programs as `worklist.cuh` describes them. Fused: a
+// single kernel does the whole run, so counts must be right at any moment, and queues are
+// open queues.
 template <class Program, bool is_fused>
 struct Split {
     const Common<Program>& common;
     Tally& tally;
-    // Items of a higher priority value are deferred.
+    // Items whose priority value is higher are deferred.
     u32 threshold;
     // Fused: what this warp has counted as produced in advance.
     u32 credit = 0;
-    // Fused: of a block that works.
+    // Fused: the block's local queue, if the block works.
     LocalQueue* local = nullptr;
     // Counts of this thread.
     u32 count[counters];
@@ -63,8 +63,8 @@ struct Split {
         compare_exchange_relaxed_gpu(&common.status[fault], u64(0), what << 32 | item);
     }
 
-    // Queues an item, which the lanes of `group` do together; false if it is queued
-    // already.
+    // Queues an item for each lane of `group`, which call this together; false if it is
+    // queued already.
     __device__ bool push(u32 place, u32 group, u32 item) const {
         if constexpr (is_fused) {
             const bool is_new = queue(place).mark(item);
@@ -78,31 +78,31 @@ struct Split {
         }
     }
 
-    // Fused: counts `what` now, before anything that this warp makes visible after. The
+    // Fused: counts `what` now, before anything that this warp makes visible later. The
     // lanes of a warp call this together.
     __device__ void count_now(Status what, u32 by) const {
         if (lane() == 0) fetch_add_relaxed_sys(&common.status[what], u64(by));
         __syncwarp();
     }
 
-    // Fused: tells what the lanes of a warp have counted since, after whatever they
-    // produced was counted; what was counted in advance and not needed goes back.
+    // Fused: tells the device what the lanes of a warp have counted since the last call. What they
+    // produced was counted before; what was counted in advance and not needed counts as consumed.
     __device__ void tell() {
         const u32 done = __reduce_add_sync(~0u, count[consumed]) + credit;
         const u32 in = __reduce_add_sync(~0u, count[deferred_in]);
         const u32 items = __reduce_add_sync(~0u, count[work_items]);
         count[consumed] = count[deferred_in] = count[work_items] = credit = 0;
-        // What all lanes have done is before what the first one tells.
+        // What all lanes have done comes before what the first one tells.
         __syncwarp();
         if (lane() != 0) return;
-        // Relaxed: whoever has acquired what the items consumed sees them.
+        // Relaxed: whoever acquires `consumed`, raised below for the same items, sees this count.
         if (items > 0) fetch_add_relaxed_sys(&common.status[work_items], u64(items));
         // Release: pairs with the acquire of whoever looks for the end.
         if (in > 0) fetch_add_release_sys(&common.status[deferred_in], u64(in));
         if (done > 0) fetch_add_release_sys(&common.status[consumed], u64(done));
     }
 
-    // Fused: counts what a warp may produce, before it does; some in advance.
+    // Fused: counts what a warp may produce, before it produces it; some more in advance.
     __device__ void produce(u32 most) {
         if (credit < most) {
             const u32 more = most < 256 ? 256 : most;
@@ -139,10 +139,10 @@ struct Split {
         if (lane() == __ffs(group) - 1) lower_deferred(least);
     }
 
-    // A priority up to the threshold is from before the threshold rose.
+    // A known priority up to the threshold is stale: it is from before the threshold rose.
     __device__ void lower_deferred(u64 priority) const {
         u64* const word = &common.status[lowest_deferred];
-        // All devices: a leader reads it from another one.
+        // Of system scope: the leader reads it from another device.
         u64 known = load_relaxed_sys(word);
         while (known <= threshold || priority < known) {
             const u64 before = compare_exchange_relaxed_sys(word, known, priority);
@@ -151,8 +151,8 @@ struct Split {
         }
     }
 
-    // Queues an item for the next device or its owner. The lanes of a warp call
-    // this together.
+    // Queues an item for the next device of the ring, or for its owner. The lanes of a
+    // warp call this together.
     __device__ void pass(bool selected, u32 item) {
         u32 outbox = nobody;
         if (selected) {
@@ -201,16 +201,16 @@ struct Split {
         if (__any_sync(~0u, flags == Flags::both)) send_to_all(flags == Flags::both, item);
     }
 
-    // Counts the copies that become of an emission. The lanes of a warp call this
+    // Counts the copies made of an emitted item. The lanes of a warp call this
     // together.
     __device__ void count_copies(u32 copies, bool selected) {
         if constexpr (is_fused) {
-            // One is counted with the arc.
+            // One copy was already counted, with the arc.
             const u32 more = __reduce_add_sync(~0u, copies > 1 ? copies - 1 : 0);
             if (more > 0) produce(more);
             count[consumed] += selected && copies == 0;
         } else {
-            // The host believes counts only between kernels: they may follow.
+            // The host uses counts only between kernels: they may come after the items.
             count[produced] += copies;
         }
     }
@@ -222,7 +222,7 @@ struct Split {
             flags = Program::on_receive(common.problem, common.here, *packet);
             item = Program::unpack(common.problem, common.here, *packet);
         }
-        // Direct: everybody has a copy of its own already.
+        // Direct routing: the sender has already sent every device a copy of its own.
         const bool passes = flags == Flags::pass ||
                             (flags == Flags::both && common.here.next != nobody);
         const bool keeps = flags == Flags::keep || flags == Flags::both;
@@ -230,7 +230,7 @@ struct Split {
         count[kept] += keeps;
         count[passed] += passes;
         count[dropped] += is_packet && !keeps && !passes;
-        // The packet's own count goes on with one of its successors.
+        // The packet's own count passes to one copy; only a second copy is counted as produced.
         if constexpr (is_fused) {
             const u32 more = __reduce_add_sync(~0u, u32(keeps && passes));
             if (more > 0) produce(more);

@@ -6,7 +6,7 @@
 
 namespace millstream {
 
-// Each lane brings one item: where its arcs are, and a state for who uses them.
+// Each lane brings one item: where its arcs are, and a state for whoever visits them.
 template <class State>
 struct SpreadArcs {
     u64 first;

@@ -1,8 +1,8 @@
-// Where fields of structures lie that Rust writes; the checks are made from Rust's: see
-// `StructLayout` in millstream-device.
+// Offsets of fields in structures that Rust writes; the checks are generated from Rust's
+// structures: see `StructLayout` in millstream-device.
 #pragma once
 
-// There is no <cstddef>: each compiler has a word of its own for it.
+// There is no <cstddef>: each compiler has its own built-in for an offset.
 #ifdef __CUDACC_RTC__
 #define MILLSTREAM_OFFSET(type, field) __INTADDR__(&((type*)nullptr)->field)
 #else

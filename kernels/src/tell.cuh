@@ -24,7 +24,7 @@ __device__ __forceinline__ void say_last(const Tell& tell, u64* left) {
     if (threadIdx.x != 0 || tell.word == nullptr) return;
     // Each block releases what it did; the last one acquires all of that.
     if (fetch_add_acq_rel_gpu(left, u64(1)) != gridDim.x - 1) return;
-    // Relaxed: who comes next comes after the kernel.
+    // Relaxed: whoever counts next comes after this kernel.
     store_relaxed_gpu(left, u64(0));
     tell.say();
 }

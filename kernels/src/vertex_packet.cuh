@@ -5,7 +5,7 @@
 
 namespace millstream {
 
-// As Rust writes it: without hidden bytes.
+// As Rust writes it: without hidden padding.
 template <class Value, bool is_wide = sizeof(Value) == 8>
 struct VertexPacket {
     Value value;

@@ -1,15 +1,15 @@
-// What programs on the worklist share whose items are vertices with values, each owned by a
+// What worklist programs share whose items are vertices with values, each vertex owned by a
 // device; the twin of `vertex_program.rs` of the traversal crate.
 //
 // A program derives from `VertexProgram<Program, Value>`. Its Problem has `owners`, and the
 // `offsets` of the owned vertices' rows. It has a type Arc, `arc` and `visit`, as `worklist.cuh`
 // says, and
 //   Value value(problem, vertex)                   what goes to the owner of a vertex
-//   bool receive(problem, vertex, value, is_own)   applies it: whether that is news
+//   bool receive(problem, vertex, value, is_own)   applies it; true if it is news
 // and may have
-//   u32 priority(problem, vertex)                  as there; all are alike without
-//   State along(problem, vertex)                   what goes along all arcs; 0 without
-// or all of `begin` instead.
+//   u32 priority(problem, vertex)                  as there; by default all are 0
+//   State along(problem, vertex)                   what goes along all arcs; by default 0
+// or a `begin` of its own instead.
 #pragma once
 
 #include "owners.cuh"

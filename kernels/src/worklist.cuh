@@ -14,7 +14,7 @@
 //   Arc arc(problem, at)                       one of them
 //   bool visit(problem, here, state, arc, &priority, &filtered)
 //                                              true: emit the target, of that priority
-// Arcs of an item are visited by many threads; each is read while the one before is
+// Many threads visit the arcs of an item; each arc is read while the one before is
 // visited.
 #pragma once
 
@@ -43,7 +43,7 @@ struct Worklist : Split<Program, is_fused> {
     using Base = Split<Program, is_fused>;
     using Base::common, Base::count, Base::fail, Base::outboxes;
     using Base::produce, Base::queue, Base::split_send, Base::tally;
-    // Of this warp, emitted and not sent.
+    // Items that this warp has emitted and not yet sent.
     u32 unsent = 0;
     // Host-driven: whether this thread has shared the arcs of its item.
     bool shares = false;
@@ -76,7 +76,7 @@ struct Worklist : Split<Program, is_fused> {
             if (lane() == hub) *last = first;
         }
     }
-    // What a lane visits: an arc, and what of its item goes along it.
+    // What a lane visits: an arc, and the state of its item, which goes along it.
     struct Visit {
         bool is_arc;
         typename Program::State state;
@@ -107,16 +107,16 @@ struct Worklist : Split<Program, is_fused> {
         visit_all(arcs);
     }
 
-    // Host-driven: visits what the warps of the kernel share, for which those without items wait
-    // until all `items` have begun: one of them may have the arcs of a whole level. Not for long:
-    // a block that has not begun may be waiting for this one's place.
+    // Host-driven: visits arcs that the kernel's warps share. Warps without items wait for more of
+    // these until all `items` have begun: one item may have the arcs of a whole level. They do not
+    // wait for long: a block that has not begun may need this block's place.
     __device__ void visit_shared_arcs(u32 items) {
         const auto arcs = shared_arcs();
         u64 seen = 0;
         bool have_begun = false;
         for (u32 looks = 0; !have_begun && looks < most_looks; ++looks) {
             const u64 now = load_acquire_gpu(&common.scratch[begun]);
-            // As the first lane has seen it.
+            // All lanes take what the first lane has seen.
             have_begun = __shfl_sync(~0u, u32(now), 0) >= items;
             if (__shfl_sync(~0u, u32(now >> 32), 0) <= seen) continue;
             arcs.for_each_since(&seen, [&](u64 first, u64 last, typename Program::State state) {
@@ -134,16 +134,16 @@ struct Worklist : Split<Program, is_fused> {
             is_left = consumes.finish(queue(ready_queue), &common.scratch[snapshot], true);
         }
         if (has_begun >> 32 > 0) shared_arcs().clear();
-        // All have looked.
+        // All threads have read `begun`.
         __syncthreads();
         if (threadIdx.x != 0) return;
         common.scratch[begun] = 0;
         if (is_left) raise_news(0);
     }
 
-    // For the host: that items are ready, or in an outbox, counted from 1. Not by a store: whoever
-    // takes it down is to find the items of all who have raised it, and a store would hide those
-    // before.
+    // Tells the host that items are ready (`at` is 0) or in an outbox (counted from 1). Not by a
+    // store: whoever resets the word must find the items of all who have raised it, and a store
+    // would hide those of earlier ones.
     __device__ void raise_news(u32 at) const {
         raise_relaxed_gpu(&common.status[ready_news + at], u64(1));
     }
@@ -151,9 +151,9 @@ struct Worklist : Split<Program, is_fused> {
     // Some tens of microseconds.
     static constexpr u32 most_looks = 64;
 
-    // Takes ready items out of the queue; their arcs.
+    // Takes ready items out of the queue; returns their arcs.
     __device__ Arcs begin(bool is_item, u32 item) {
-        // A look beside the claim: few items are deferred too.
+        // A load beside the claim, not a second claim: few items are also deferred.
         const bool has_deferred = is_item && queue(deferred_queue).has(item);
         const bool runs = is_item && queue(ready_queue).claim(item);
         u64 first = 0;
@@ -177,8 +177,8 @@ struct Worklist : Split<Program, is_fused> {
         return arcs;
     }
 
-    // Whatever is deferred of an item is processed with it, and before its value is
-    // read.
+    // An item that is also deferred is processed only once: this takes its deferred entry,
+    // before its value is read.
     __device__ void claim_deferred(u32 item) {
         if (!queue(deferred_queue).claim(item)) return;
         if (is_fused) {
@@ -198,7 +198,7 @@ struct Worklist : Split<Program, is_fused> {
         return {first, lane() == 0 ? last : first, state};
     }
 
-    // Visits arcs, each while the next one is read, and sends what they emit. In one
+    // Visits arcs, each while the next one is read, and sends what they emit. All in one
     // loop: the code of sending is long.
     __device__ void visit_all(const Arcs& arcs) {
         if (arcs.total == 0) return;
@@ -256,8 +256,8 @@ struct Worklist : Split<Program, is_fused> {
             if (lane() == 0 && sum > 0) atomicAdd(&tally.count[counter], sum);
         }
         __syncthreads();
-        // Release, of what the block did: whom the host wakes finds the items. Counts may follow
-        // what is visible already: the host believes them only between kernels.
+        // Releases what the block did: whoever the host wakes finds the items. Counts may become
+        // visible after the items: the host uses them only between kernels.
         fence_acq_rel_gpu();
         for (u32 at = threadIdx.x; at < counters; at += blockDim.x) {
             if (tally.count[at] > 0) {
@@ -301,7 +301,7 @@ struct Worklist : Split<Program, is_fused> {
         if (lane() == 0) common.tell.say();
     }
 
-    // What the last block does last, but for what it says.
+    // What the last block does last, before it tells.
     __device__ void end() {
         if (threadIdx.x == 0) common.scratch[ticket] = 0;
     }

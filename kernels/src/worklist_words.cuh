@@ -47,8 +47,8 @@ constexpr u64 passed_to_nobody = 2;
 constexpr u64 queue_full = 3;
 
 // Words of a task's scratch memory, 0 between kernels: what a kernel consumes, blocks that have ended,
-// packets' places, and items that have begun, with how many of them share their arcs in the upper half. A
-// worker has shared arcs after them.
+// places given to packets, and items that have begun, with those of them that share their arcs counted in
+// the upper half. A worker's memory has the shared arcs after these words.
 enum Scratch { snapshot, ticket, places, begun, scratch_words };
 
 enum Queues { ready_queue, deferred_queue, outbox_queues };
@@ -57,7 +57,7 @@ struct QueueSpans {
     Span<u32> bits;
     Span<u32> entries;
     Span<u32> control;
-    u32 most;  // Items that one may hold at once.
+    u32 most;  // Items that one queue may hold at once.
 };
 
 // What every kernel takes.

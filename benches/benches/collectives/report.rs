@@ -1,4 +1,4 @@
-//! What was measured, as a table and in a line.
+//! The measurements, as a table and as a line.
 
 use comfy_table::Table;
 use millstream_benches::collective::Collective;

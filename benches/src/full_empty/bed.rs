@@ -1,4 +1,4 @@
-//! Memory, streams and kernels of one benchmark, and its ways to run.
+//! Memory, streams and kernels of one benchmark, and the ways in which it can run.
 
 use std::time::{Duration, Instant};
 
@@ -18,9 +18,9 @@ pub enum Mode {
     Baseline,
     /// The kernel is launched before its data is there.
     EarlyLaunch(Moved),
-    /// Tiles of the result leave while the kernel runs.
+    /// Tiles of the result leave the device while the kernel runs.
     ProactiveReturn,
-    /// Both.
+    /// Early launch and proactive return.
     FullOverlap(Moved),
 }
 
@@ -29,32 +29,32 @@ pub enum Mode {
 pub enum Moved {
     /// By copies.
     Copied,
-    /// They stay in the host's memory, where the kernel reads them.
+    /// Inputs stay in the host's memory, where the kernel reads them.
     Mapped,
-    /// Blocks of the kernel fetch them from the host's memory for each other.
+    /// Blocks of the kernel fetch inputs from the host's memory, also for other blocks.
     Pulled,
 }
 
 /// How long before the data is there a kernel is launched early.
 const HEAD_START: Duration = Duration::from_micros(30);
 
-/// Words of the inputs before a checked run: as offsets, vertices, addresses or bits of floats they
-/// harm nobody, and give other answers.
+/// Written to all words of the inputs before a checked run. Whether read as offsets, vertices,
+/// addresses or bits of floats, this does no harm, and gives other results.
 const OTHER: u32 = 1;
 
-/// What tests leave out, for checked runs to find.
+/// A step that tests leave out, to see that checked runs notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     CopyIn,
     CopyOut,
-    /// Kernels read in the host's memory what lies there before the data comes.
+    /// Kernels do not wait: they read what lies in the host's memory before the data comes.
     Wait,
 }
 
 /// Bytes of a packet that a block fetches: four words of 16 bytes for each thread.
 const PULLED_BYTES: usize = 16 << 10;
 
-/// Kernels with one kind of output: by copies or mapped, and pulled.
+/// The kernels for one kind of output: for inputs that are copied or mapped, and for pulled ones.
 #[derive(Debug)]
 struct Waiting<Out: Parameter> {
     coming: Kernel<Signature<Coming, Out>>,
@@ -67,26 +67,26 @@ pub struct Bed<'a> {
     work: &'a Workload,
     context: Context,
     group: FullEmpty,
-    /// Of the host: the inputs, and the output of what ends with a copy.
+    /// In the host's memory: the inputs, and, where a copy ends the run, the output.
     data: Vec<DeviceBuffer<u32>>,
     result: DeviceBuffer<u32>,
-    /// Of the device, without readiness.
+    /// In the device's memory: inputs without full/empty words.
     inputs: Vec<DeviceBuffer<u32>>,
     output: GuardedBuffer<u32>,
-    /// Of the device.
+    /// In the device's memory.
     copied: Vec<FullEmptySegment<u32>>,
-    /// Of the host.
+    /// In the host's memory.
     mapped: Vec<FullEmptySegment<u32>>,
-    /// Of the device, for packets of those of the host.
+    /// In the device's memory, for packets fetched from the mapped ones.
     pulled: Vec<FullEmptySegment<u32>>,
-    /// Of the host.
+    /// In the host's memory.
     leaving: FullEmptySegment<u32>,
     table: SharedBuffer<u32>,
-    /// Of the host: counts what has ended.
+    /// In the host's memory: counts the ends that streams have announced.
     ended: SharedBuffer<u32>,
     ends: u32,
     is_checked: bool,
-    /// What the host saw of a result when a checked run had just ended.
+    /// The result as the host saw it right at the end of a checked run.
     seen: Vec<u32>,
     pub(super) missing: Option<Missing>,
     compute: Stream,
@@ -137,7 +137,7 @@ impl<'a> Bed<'a> {
             output: device.guarded(work.output_len())?,
             result: host.buffer(work.output_len())?,
             copied: segments(device, packet_bytes)?,
-            // What is read in place is there all at once.
+            // Inputs that are read in place become full all at once.
             mapped: segments(host, work.input_bytes())?,
             pulled: segments(device, PULLED_BYTES)?,
             leaving: group.segment(host, leaving)?,
@@ -158,7 +158,7 @@ impl<'a> Bed<'a> {
             table,
             compute,
         };
-        // None is loaded while another waits.
+        // Loaded now, so that none is loaded while another waits.
         bed.plain.prepare(device, tiles)?;
         bed.returning.prepare(device, tiles)?;
         bed.early.coming.prepare(device, tiles)?;
@@ -209,7 +209,7 @@ impl<'a> Bed<'a> {
         self.run_anew(mode)
     }
 
-    /// Leaves other inputs and results in all memory that a mode uses.
+    /// Overwrites all inputs and results that a mode uses with other values.
     pub(super) fn spoil(&mut self, mode: Mode) -> Result<()> {
         let other = self.work.inputs.each_ref().map(|items| vec![OTHER; items.len()]);
         self.run_with(mode, &other)
@@ -237,7 +237,7 @@ impl<'a> Bed<'a> {
         cfg!(test) && self.missing == Some(step)
     }
 
-    /// Looks at what has left before the kernel's end makes it right.
+    /// Looks at the result right away, before the end of the kernel can make it right.
     fn look(&mut self) -> Result<()> {
         if self.is_checked {
             self.seen = self.returned()?;
@@ -249,7 +249,7 @@ impl<'a> Bed<'a> {
         self.work.parameters.tiles as usize
     }
 
-    /// Packets that blocks fetch, three inputs of as many.
+    /// The number of packets that blocks fetch; each of the three inputs has as many.
     fn pulls(&self) -> usize {
         3 * self.pulled.iter().map(|input| input.shape().packets()).max().unwrap_or(0)
     }
@@ -279,7 +279,7 @@ impl<'a> Bed<'a> {
         Ok(self.compute.copy(self.output.part(0..self.output.len())?, &mut self.result)?)
     }
 
-    /// Makes the stream say when it has come to here.
+    /// Makes the stream announce when it has come to here.
     fn say_when_ended(&mut self) -> Result<()> {
         self.ends += 1;
         Ok(self.compute.signal(&[(&self.ended, 0, self.ends)])?)
@@ -386,7 +386,7 @@ impl<'a> Bed<'a> {
         })
     }
 
-    /// Something else goes on, while the kernel is launched and waits.
+    /// Stands for other work of the host, while the kernel has been launched and waits.
     fn await_data(&self) {
         let start = Instant::now();
         while start.elapsed() < HEAD_START {
@@ -394,7 +394,7 @@ impl<'a> Bed<'a> {
         }
     }
 
-    /// All packets are empty; what is mapped is where it will be read.
+    /// Makes all packets empty. Mapped inputs already lie where they will be read.
     fn begin_epoch(&mut self, moved: Moved) -> Result<()> {
         if moved == Moved::Copied {
             return self.copied.iter_mut().try_for_each(FullEmptySegment::next_epoch);
@@ -410,7 +410,7 @@ impl<'a> Bed<'a> {
         self.mapped.iter_mut().chain(&mut self.pulled).try_for_each(FullEmptySegment::next_epoch)
     }
 
-    /// The data is there: packets of all inputs in turn.
+    /// Makes the data available: packets of all inputs in turn.
     fn fill(&self, moved: Moved) -> Result<()> {
         let segments = if moved == Moved::Copied { &self.copied } else { &self.mapped };
         let most = segments.iter().map(|segment| segment.shape().packets()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Checked runs find what earlier runs have left.
+//! Checked runs notice results that earlier runs have left.
 
 #![allow(clippy::unwrap_used)]
 

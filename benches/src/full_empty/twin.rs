@@ -1,4 +1,4 @@
-//! What host devices run of the benchmarks: the same tiles as GPUs.
+//! Host twins of the benchmarks, with the same tiles as on GPUs.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,26 +12,26 @@ use millstream::flow::{FullEmptyPackets, PacketsView};
 use super::workload::{Parameters, Workload};
 
 type Packets = FullEmptyPackets<u32>;
-/// Inputs are there.
+/// Inputs that are complete before the launch.
 pub(super) type Present = (Read<u32>, Read<u32>, Read<u32>);
-/// Inputs come packet by packet.
+/// Inputs that come packet by packet.
 pub(super) type Coming = (Packets, Packets, Packets);
-/// From the host's memory into the device's.
+/// Inputs that blocks fetch from the host's memory (first) into the device's (second).
 pub(super) type Pulled = (Coming, Coming);
 pub(super) type Signature<In, Out> = (In, Out, Shared<u32>, Value<Parameters>);
 
-/// The output is copied at the end.
+/// An output that is copied at the end.
 pub(super) type AtEnd = Guarded<u32>;
-/// Tiles of the output leave when they are done.
+/// An output whose tiles leave as soon as they are done.
 pub(super) type Leaving = Packets;
 
 /// Where a tile's inputs come from.
 pub(super) trait Source {
-    /// What a block does before its tile; whether it must wait.
+    /// What a block does before its tile. The result tells whether it must wait.
     fn begin(&self, _block: usize) -> Result<Step, KernelFault> {
         Ok(Step::Done)
     }
-    /// Some items of an input; `None` if they are not there yet.
+    /// Items of an input; `None` if they are not there yet.
     fn read(&self, input: usize, range: Range<usize>) -> Result<Option<Vec<u32>>, KernelFault>;
 }
 
@@ -82,13 +82,13 @@ impl Source for (ComingView<'_>, ComingView<'_>) {
 
 /// Where a tile's output goes.
 pub(super) trait Sink {
-    /// Writes a tile; `None` if somebody else is at it.
+    /// Writes a tile; `None` if somebody else is using the output.
     fn write(&self, tile: usize, start: usize, items: &[u32]) -> Result<Option<()>, KernelFault>;
-    /// The tile is written.
+    /// Announces that the tile is written.
     fn publish(&self, _tile: usize) -> KernelResult {
         Ok(())
     }
-    /// Whether this is the last tile of a sum.
+    /// Counts a tile of a sum. Returns whether it was the last one.
     fn arrive(&self, counts: &[AtomicU32], tiles: u32) -> Result<bool, KernelFault>;
 }
 
@@ -169,12 +169,12 @@ where
         },
     )
     .with_cuda(
-        // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+        // SAFETY: like its twin, the kernel uses its arguments only as the signature says.
         unsafe { Trusted::new(source(work.name, suffix)) },
     )
 }
 
-/// Adds a tile's counts; the last one writes the sums.
+/// Adds a tile's counts. The last tile writes the sums.
 fn add_up(
     to: &impl Sink,
     table: &[AtomicU32],

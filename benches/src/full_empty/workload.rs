@@ -1,5 +1,5 @@
-//! The benchmarks: their data, and what one tile of each reads and computes, for host
-//! devices and to check GPUs by. `workloads.cuh` is the same for GPUs.
+//! The benchmarks: their data, and what one tile of each reads and computes. Host devices run this,
+//! and GPUs are checked against it; `workloads.cuh` is the same for GPUs.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ millstream::device::cuda_struct! {
     }
 }
 
-/// What a tile reads of each input: the items, and where they begin.
+/// For each input, the items that a tile reads, and where they begin.
 pub(super) type Inputs = [(usize, Vec<u32>); 3];
 
 /// One benchmark and its data; all items are words, some of them the bits of floats.
@@ -45,11 +45,11 @@ pub struct Workload {
     /// Whether each item of the inputs is read once, by one block: such data may stay in
     /// the host's memory.
     pub is_read_once: bool,
-    /// Whether results are floats, which differ a little.
+    /// Whether results are floats, which may differ slightly.
     is_float: bool,
 }
 
-/// Bytes at most of inputs that are read in place, and of results that blocks write there.
+/// The most bytes of inputs that are read in place, and of results that blocks write in place.
 const SMALL_BYTES: usize = 4 << 20;
 
 /// Bytes of a packet that is copied for an early launch.
@@ -60,8 +60,8 @@ pub const EARLY_PACKET: usize = 16 << 20;
 pub enum Sizes {
     /// As in the paper.
     Paper,
-    /// Eight times the paper's data, which a bus of 55 GB/s moves in the time that the
-    /// paper's took at 6.8.
+    /// Eight times the paper's data: a bus of 55 GB/s moves it in the time that the paper's bus, at
+    /// 6.8 GB/s, took.
     Node,
     /// Far more than that: copies take nearly all of the time.
     Large,
@@ -69,8 +69,8 @@ pub enum Sizes {
     Small,
 }
 
-/// Where vectors of this many items are cut for about as many tiles as a GPU has
-/// multiprocessors.
+/// The items of a tile, such that vectors of this many items are cut into about as many tiles as a
+/// GPU has multiprocessors.
 fn tile(items: usize, least: usize) -> usize {
     (items / 256).next_power_of_two().clamp(least, 16384)
 }
@@ -312,7 +312,7 @@ fn hot_spot(width: usize) -> Workload {
 fn fib_lookup(items: usize) -> Workload {
     let mut table = words(65536 + 16384 * 256, 12);
     table.iter_mut().for_each(|hop| *hop &= 0xffff);
-    // One prefix in four is longer.
+    // One in four prefixes is longer.
     (0..16384).for_each(|long| table[long * 4] = 1 << 31 | long as u32);
     Workload {
         name: "FIBLookup",

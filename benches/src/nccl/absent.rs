@@ -1,4 +1,4 @@
-//! In place of NCCL, where programs are built without GPUs.
+//! Takes the place of NCCL in programs that are built without GPUs.
 
 use std::path::Path;
 

@@ -1,21 +1,21 @@
-//! Whether NCCL's collectives give what they should: a call with a wrong argument is fast.
+//! Checks that NCCL's collectives give the right results: a call with wrong arguments is fast.
 
 use std::ops::Range;
 
 use super::{Error, Nccl, Result, Series};
 use crate::collective::Collective;
 
-/// Items of a vector that is checked.
+/// Items of a vector in a check.
 pub(super) fn len(ranks: usize) -> usize {
     ranks * 1000
 }
 
-/// What a rank has as an item: a small number, so that sums are exact.
+/// An item of a rank's input: a small number, so that sums are exact.
 fn given(rank: usize, item: usize) -> f32 {
     ((rank * 7 + item * 13) % 101) as f32
 }
 
-/// What a rank should have as an item.
+/// The item that a rank should have afterwards.
 fn expected(collective: Collective, (rank, ranks): (usize, usize), item: usize) -> f32 {
     let part = len(ranks) / ranks;
     match collective {
@@ -28,7 +28,7 @@ fn expected(collective: Collective, (rank, ranks): (usize, usize), item: usize) 
     }
 }
 
-/// Which items of a rank's vector are results.
+/// The range of a rank's vector in which results are.
 fn results(collective: Collective, (rank, ranks): (usize, usize)) -> Range<usize> {
     let part = len(ranks) / ranks;
     match collective {
@@ -47,7 +47,7 @@ impl Nccl {
                 let items: Vec<f32> = (0..len(ranks)).map(|item| given(number, item)).collect();
                 rank.fill(&items)?;
             }
-            // The operation that is not counted.
+            // `seconds` submits one operation that it does not count: no more are needed.
             self.seconds(collective, Series { len: len(ranks), rounds: 0, awaited: false });
             let buffer = usize::from(collective == Collective::AllToAll);
             for (number, rank) in self.ranks.iter().enumerate() {

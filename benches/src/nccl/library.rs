@@ -1,7 +1,7 @@
-//! NCCL's C API from a file, as far as a bench needs it.
+//! The part of NCCL's C API that a bench needs, loaded from a file.
 //!
-//! `cudarc` binds it too, but panics where the library or a function is missing, and never
-//! looks for `libnccl.so.2`, the name under which NCCL is installed.
+//! `cudarc` binds it, too, but panics if the library or a function is missing, and never looks for
+//! `libnccl.so.2`, the name under which NCCL is installed.
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -16,7 +16,7 @@ use crate::collective::Collective;
 /// A rank's communicator.
 pub(super) type Communicator = *mut c_void;
 
-/// `ncclResult_t`, of which 0 is success. Not an enumeration, as other versions have others.
+/// `ncclResult_t`, of which 0 is success. It is not an enumeration, since other versions have other values.
 type Answer = c_int;
 
 type Sends = *const c_void;
@@ -28,7 +28,7 @@ const FLOAT: c_int = 7;
 const SUM: c_int = 0;
 const ROOT: c_int = 0;
 
-/// As `ncclGetVersion` counts; earlier ones count otherwise.
+/// As `ncclGetVersion` counts; earlier versions count differently.
 const OLDEST: c_int = 20_900;
 
 /// Functions of a library that is never unloaded. What they expect is in `nccl.h`.
@@ -72,7 +72,7 @@ type Reduction =
 type Exchange =
     unsafe extern "C" fn(Sends, Receives, usize, c_int, Communicator, CUstream) -> Answer;
 
-/// What names the file or the function: the error itself says only which call failed.
+/// The loader's text, which names the file or function; the error itself only says which call failed.
 fn loader_said(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -83,7 +83,7 @@ pub(super) struct Operands {
     pub(super) communicator: Communicator,
     pub(super) stream: CUstream,
     pub(super) vector: *mut f32,
-    /// As long, where all-to-all puts its results.
+    /// Equally long: where all-to-all puts its results.
     pub(super) other: *mut f32,
     pub(super) len: usize,
     pub(super) rank: usize,
@@ -94,7 +94,7 @@ impl Library {
     pub(super) fn load(path: &Path) -> Result<Library> {
         let unavailable =
             |reason| Error::Unavailable { library: path.display().to_string(), reason };
-        // SAFETY: loading NCCL starts nothing; that the file is NCCL is the caller's word.
+        // SAFETY: loading NCCL starts nothing; the caller vouches that the file is NCCL.
         let file = unsafe { File::new(path) }.map_err(|error| unavailable(loader_said(&error)))?;
         // SAFETY: the types in `Library` are those of `nccl.h`.
         let library =
@@ -105,7 +105,7 @@ impl Library {
                 "NCCL 2.9 is the oldest that is known, not {version}"
             )));
         }
-        // NCCL may have threads that end later than its last communicator.
+        // Never unloaded: NCCL may have threads that outlive its last communicator.
         std::mem::forget(file);
         Ok(library)
     }
@@ -147,7 +147,7 @@ impl Library {
         Err(Error::Call { call, reason: reason.to_string_lossy().into_owned() })
     }
 
-    /// Such as 22809 for 2.28.9.
+    /// The version, such as 22809 for 2.28.9.
     pub(super) fn version(&self) -> Result<c_int> {
         let mut version = 0;
         // SAFETY: stores a number.
@@ -159,7 +159,7 @@ impl Library {
     pub(super) fn communicators(&self, ordinals: &[c_int]) -> Result<Vec<Communicator>> {
         let mut communicators = vec![std::ptr::null_mut(); ordinals.len()];
         let count = c_int::try_from(ordinals.len()).unwrap_or(c_int::MAX);
-        // SAFETY: both have as many elements as is said.
+        // SAFETY: both have as many elements as the call is told.
         let answer =
             unsafe { (self.comm_init_all)(communicators.as_mut_ptr(), count, ordinals.as_ptr()) };
         self.check(answer, "ncclCommInitAll").map(|()| communicators)
@@ -172,7 +172,7 @@ impl Library {
         self.check(unsafe { (self.comm_destroy)(communicator) }, "ncclCommDestroy")
     }
 
-    /// What `calls` submits becomes one launch on each GPU.
+    /// Merges what `calls` submits into one launch on each GPU.
     pub(super) fn group(&self, calls: impl FnOnce() -> Result<()>) -> Result<()> {
         // SAFETY: without arguments; ended below.
         self.check(unsafe { (self.group_start)() }, "ncclGroupStart")?;
@@ -185,7 +185,7 @@ impl Library {
     /// Submits one rank's part of a collective.
     ///
     /// # Safety
-    /// The vectors are the rank's own, of `len` items, until its stream has come here.
+    /// The vectors must be the rank's own and have `len` items, until its stream has come here.
     pub(super) unsafe fn submit(&self, collective: Collective, operands: &Operands) -> Result<()> {
         let Operands { communicator, stream, vector, other, len, rank, ranks } = *operands;
         let part = len / ranks;
@@ -220,7 +220,7 @@ impl Library {
         self.check(answer, collective.name())
     }
 
-    /// All-to-all as NCCL's documentation makes it of messages.
+    /// All-to-all out of single messages, as NCCL's documentation shows.
     ///
     /// # Safety
     /// As for `submit`.

@@ -1,4 +1,4 @@
-//! NCCL's collectives, timed as Millstream's are: on the same GPUs, in the same process.
+//! NCCL's collectives, timed like Millstream's: on the same GPUs, in the same process.
 
 use std::ffi::c_int;
 use std::panic::resume_unwind;
@@ -26,7 +26,7 @@ pub struct Nccl {
     library: Library,
     version: String,
     ranks: Vec<Rank>,
-    /// Items that each of a rank's vectors has room for.
+    /// Items that fit into each of a rank's vectors.
     capacity: usize,
     /// How many ranks a thread submits for.
     ranks_of_thread: usize,
@@ -46,7 +46,7 @@ impl Nccl {
     /// # Errors
     /// No such library, not all are GPUs, failures of NCCL, wrong results.
     pub fn load(path: &Path, devices: &[String], len: usize, grouped: bool) -> Result<Nccl> {
-        // Where it is on, a program that fails may take GPUs out of service.
+        // If multicast is on, a failing program may take GPUs out of service.
         if std::env::var_os("NCCL_NVLS_ENABLE").is_none_or(|value| value != "0") {
             return Err(Error::Multicast);
         }
@@ -103,7 +103,7 @@ impl Nccl {
         seconds / series.rounds.max(1) as f64
     }
 
-    /// One thread's work, for some ranks: when its operations began, and when they were over.
+    /// The work of one thread, for some ranks. Returns when its operations began, and when they were over.
     fn run(
         &self,
         (number, ranks): (usize, &[Rank]),
@@ -115,7 +115,7 @@ impl Nccl {
         let submit = || {
             ranks.iter().enumerate().try_for_each(|(place, rank)| {
                 let operands = rank.operands((first + place, self.ranks.len()), series.len);
-                // SAFETY: `seconds` made sure of the vectors' length; they live until the wait
+                // SAFETY: `seconds` has checked the vectors' length; they live until the wait
                 // below, after which nothing is submitted.
                 unsafe { self.library.submit(collective, &operands) }
             })
@@ -123,7 +123,7 @@ impl Nccl {
         let submit = || if ranks.len() == 1 { submit() } else { self.library.group(submit) };
         let wait = || ranks.iter().try_for_each(Rank::wait);
         ranks.iter().try_for_each(Rank::bind)?;
-        // The first of a kind connects the ranks.
+        // The first operation of a kind connects the ranks.
         submit()?;
         wait()?;
         ready.wait();
@@ -142,13 +142,13 @@ impl Nccl {
 impl Drop for Nccl {
     fn drop(&mut self) {
         for rank in &self.ranks {
-            // SAFETY: all streams have ended. A failure leaves nothing to do.
+            // SAFETY: all streams have ended. There is nothing to do about a failure.
             let _ = unsafe { self.library.destroy(rank.communicator) };
         }
     }
 }
 
-/// Of a GPU's name, such as `cuda:3`.
+/// The number in a GPU's name, such as `cuda:3`.
 fn ordinal(device: &str) -> Result<c_int> {
     let number = device.strip_prefix("cuda:").and_then(|number| number.parse().ok());
     number.ok_or_else(|| Error::NotAGpu { device: device.to_string() })

@@ -1,4 +1,4 @@
-//! What one rank has on its GPU: a stream, and memory of its own.
+//! What one rank has on its GPU: a stream, and memory.
 
 use std::ffi::c_int;
 
@@ -8,8 +8,8 @@ use cudarc::driver::{DriverError, result};
 use super::library::{Communicator, Operands};
 use super::{Error, Result};
 
-/// Memory is plain (`cuMemAlloc`), as in Millstream: NCCL's ranks of one process reach into
-/// each other's, which memory of the driver's pools does not allow.
+/// The memory is plain (`cuMemAlloc`), as in Millstream: NCCL's ranks of one process reach into
+/// each other's memory, which the driver's memory pools do not allow.
 pub(super) struct Rank {
     device: CUdevice,
     context: CUcontext,
@@ -20,8 +20,8 @@ pub(super) struct Rank {
     buffers: [u64; 2],
 }
 
-// SAFETY: handles and addresses of the driver may be used from any thread; NCCL's
-// communicator by one at a time, as `Nccl::seconds` does, which borrows all ranks mutably.
+// SAFETY: any thread may use handles and addresses of the driver. NCCL's communicator may be used
+// by one thread at a time, as `Nccl::seconds` does, which borrows all ranks mutably.
 unsafe impl Send for Rank {}
 // SAFETY: as above; `Nccl::seconds` gives each rank to one thread.
 unsafe impl Sync for Rank {}
@@ -34,7 +34,7 @@ impl Rank {
     /// Two vectors of `len` items on a GPU that Millstream has opened.
     pub(super) fn new(ordinal: c_int, len: usize) -> Result<Rank> {
         let device = result::device::get(ordinal).map_err(failed("cuDeviceGet"))?;
-        // SAFETY: a device of the driver's; released when this is dropped.
+        // SAFETY: a device of the driver; released when this is dropped.
         let context = unsafe { result::primary_ctx::retain(device) };
         let mut rank = Rank {
             device,
@@ -73,18 +73,18 @@ impl Rank {
         unsafe { result::stream::synchronize(self.stream) }.map_err(failed("cuStreamSynchronize"))
     }
 
-    /// Stores zeros in the first `len` items of both vectors, as in Millstream's.
+    /// Stores zeros in the first `len` items of both vectors, as Millstream's have.
     pub(super) fn clear(&self, len: usize) -> Result<()> {
         self.bind()?;
         for buffer in self.buffers {
-            // SAFETY: it has these items; the stream is of the current context.
+            // SAFETY: the vector has at least these items; the stream is of the current context.
             let answer = unsafe { result::memset_d8_async(buffer, 0, len * 4, self.stream) };
             answer.map_err(failed("cuMemsetD8Async"))?;
         }
         self.wait()
     }
 
-    /// Stores these in the vector.
+    /// Stores these items in the vector.
     pub(super) fn fill(&self, items: &[f32]) -> Result<()> {
         self.copy(self.buffers[0], items.as_ptr() as u64, items.len())
     }
@@ -96,11 +96,11 @@ impl Rank {
         Ok(items)
     }
 
-    /// Copies so many items, and waits for that.
+    /// Copies `len` items, and waits for the copy.
     fn copy(&self, to: u64, from: u64, len: usize) -> Result<()> {
         self.bind()?;
-        // SAFETY: private: both callers give places of this length, the host's alive until
-        // the copy is over.
+        // SAFETY: this is private; both callers give places of this length, and the host's lives
+        // until the copy is over.
         let answer = unsafe { sys::cuMemcpyAsync(to, from, len * 4, self.stream) };
         answer.result().map_err(failed("cuMemcpyAsync"))?;
         self.wait()
@@ -109,7 +109,7 @@ impl Rank {
 
 impl Drop for Rank {
     fn drop(&mut self) {
-        // Failures leave nothing to do.
+        // There is nothing to do about a failure.
         if self.bind().is_ok() {
             for buffer in self.buffers.into_iter().filter(|buffer| *buffer != 0) {
                 // SAFETY: allocated by `new`, and nothing uses it: the stream was waited for.

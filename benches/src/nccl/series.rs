@@ -1,4 +1,4 @@
-//! What is timed at once.
+//! A series of operations that is timed as a whole.
 
 /// Operations one after the other.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,4 @@
-//! Algorithms as textbooks have them, parallel with rayon: what ours are measured
-//! against on host devices.
+//! Algorithms as in textbooks, made parallel with rayon. Ours are measured against them on host devices.
 
 mod components;
 mod pagerank;
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 use millstream::graph::CsrGraph;
 use millstream::graph::generate::{self, GenerateError, GenerateOptions, KEEP_PERMILLE};
 
-/// Makes a graph with the weights that options say.
+/// Makes a graph with weights according to options.
 type Generate = fn(&GenerateOptions) -> Result<CsrGraph, GenerateError>;
 
 /// Graphs of few levels and of many, with their names: some that caches hold, and some that they

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use millstream::graph::CsrGraph;
 use rayon::prelude::*;
 
-/// What a vertex has that nobody has reached.
+/// The value of a vertex that has not been reached.
 const UNREACHED: u32 = u32::MAX;
 
-/// Vertices that one task takes at least.
+/// The fewest vertices of a task.
 const VERTICES_OF_A_TASK: usize = 64;
 
-/// What `visit` emits for all vertices of a frontier.
+/// All that `visit` emits for the vertices of a frontier.
 fn expand<T: Send>(frontier: &[u32], visit: impl Fn(u32, &mut Vec<T>) + Sync) -> Vec<T> {
     let parts = frontier.par_chunks(VERTICES_OF_A_TASK).fold(Vec::new, |mut emitted, chunk| {
         chunk.iter().for_each(|&vertex| visit(vertex, &mut emitted));

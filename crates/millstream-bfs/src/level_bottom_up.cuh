@@ -18,8 +18,8 @@ class LevelBottomUp : public LevelTopDown {
     // Arcs that a lane looks at by itself, and how many of them at a time.
     static constexpr u32 alone_arcs = 16;
     static constexpr u32 at_once = 2;
-    // Words whose hubs a warp looks at together, and open vertices of 32 words for which it
-    // goes through the words instead of the vertices.
+    // Words whose hubs a warp looks at together, and how many open vertices of 32 words make it
+    // go through the words instead of the vertices.
     static constexpr u32 words_at_once = 3;
     static constexpr u32 many_open = 256;
 
@@ -35,11 +35,11 @@ class LevelBottomUp : public LevelTopDown {
         return mask;
     }
 
-    // Stores a word of this device's in all copies `which`. Of a word that has vertices
-    // of others too, bits are only added.
+    // Stores a word of this device in copy `which` on all devices. If other devices have
+    // vertices in the word, too, bits are only added.
     __device__ void store_word(u32 which, u32 word, u32 value) const {
         const bool is_shared = owned(word) != ~0u;
-        // Each device begins with another one: nobody's links have all of them at once.
+        // Each device begins with a different one, so that no device's links take all stores at once.
         u32 device = settings.place.device;
         for (u32 copies = 0; copies < settings.place.devices; ++copies) {
             if (++device == settings.place.devices) device = 0;
@@ -53,7 +53,7 @@ class LevelBottomUp : public LevelTopDown {
         }
     }
 
-    // All loads are on their way before the first is looked at.
+    // The bits of a word that others have set. All loads are under way before the first is used.
     __device__ u32 visited_by_others(u32 word) const {
         u32 theirs[GangBarrier::most_devices];
         u32 device = settings.place.device;
@@ -70,8 +70,8 @@ class LevelBottomUp : public LevelTopDown {
         return all;
     }
 
-    // All blocks: gives the others this device's visited bits, to which it adds what they have
-    // visited here if they `merge`.
+    // All blocks: gives the others this device's visited bits. With `merge` it first adds what the
+    // others have visited of its vertices.
     __device__ void publish_words(bool merge) {
         const u32 step = u32(threads_in_grid());
         for (u32 base = first_word() + u32(thread_in_grid()) - lane(); base < end_word();
@@ -101,8 +101,8 @@ class LevelBottomUp : public LevelTopDown {
         return share < 32 ? share : 32;
     }
 
-    // Bottom-up, all blocks: looks for a visited neighbour of each vertex that is not. With
-    // `some_late` reaches what the level before has only visited, too.
+    // Bottom-up, all blocks: looks for a visited neighbour of each unvisited vertex. With
+    // `some_late` also reaches what the level before has visited but not reached.
     __device__ void sweep_words(bool fresh, bool some_late) {
         const u32 step = words_of_warp();
         const u32* const now = bits(settings.place.device, copy);
@@ -144,13 +144,13 @@ class LevelBottomUp : public LevelTopDown {
         }
     }
 
-    // A warp: which of the open vertices of 32 words, a lane's each, have a hub that is visited:
-    // bits of `found`. Reaches them, and the late ones. A lane for each vertex of a word, so that
-    // accesses are in order.
+    // A warp: finds the open vertices of 32 words, one word of each lane, whose hub is visited, and
+    // sets their bits in `found`. Reaches these and the late ones. Lanes take the vertices of one
+    // word together, so that accesses are in order.
     __device__ void go_through_words(u32 base, u32 open, u32 late, const u32* now,
                                      u32* found) const {
         if (hubs.of.len == 0) open = 0;
-        // All lines at once; that of the first word may begin before.
+        // All cache lines at once; the first word may begin before the first owned vertex.
         const u32 begin = (base + lane()) * 32;
         if (open != 0) prefetch(&hubs.of[begin > first ? begin - first : 0]);
         for (u32 left = __ballot_sync(~0u, (open | late) != 0); left != 0;) {
@@ -158,7 +158,7 @@ class LevelBottomUp : public LevelTopDown {
             u32 sources[words_at_once];
 #pragma unroll
             for (u32 each = 0; each < words_at_once; ++each) {
-                // With none left the first word, of which nothing is taken.
+                // If no word is left: the first word, of which nothing is taken.
                 const u32 whose = left != 0 ? __ffs(left) - 1 : 0;
                 const u32 bit = left != 0 ? 1u << lane() : 0;
                 vertices[each] = (base + whose) * 32 + lane();
@@ -181,8 +181,8 @@ class LevelBottomUp : public LevelTopDown {
         __syncwarp();
     }
 
-    // A vertex that was visited in the level `visited_in`. Predecessors come late only from the
-    // row that the search began with.
+    // Reaches a vertex that was visited in the level `visited_in`. With predecessors, only targets
+    // of the row that the search began with are reached late.
     __device__ void reach_late(u32 vertex, u32 visited_in) const {
         values.levels[vertex - first] = visited_in;
         if (values.predecessors.len > 0)
@@ -236,7 +236,7 @@ class LevelBottomUp : public LevelTopDown {
         return from != unreached;
     }
 
-    // All blocks: the vertices of the last level into the log.
+    // All blocks: puts the vertices of the last level into the log.
     __device__ void gather_frontier() {
         const u32 step = words_of_warp();
         const u32* const now = bits(settings.place.device, copy);
@@ -262,7 +262,7 @@ class LevelBottomUp : public LevelTopDown {
                 }
                 push(row);
             }
-            // As all that is in the log: see `find`.
+            // Visited in both copies, like all that is in the log: see `find`.
             if (fresh != 0) fetch_or_relaxed_gpu(bits(settings.place.device, copy ^ 1) + word, fresh);
         }
     }

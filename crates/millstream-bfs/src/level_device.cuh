@@ -30,7 +30,7 @@ struct LevelExchange {
     SpanSet<u64> inboxes;  // From each other device, an item for each owned vertex.
 };
 
-// A part of a row: what leads to a device's vertices.
+// A part of a row: the arcs that lead to a device's vertices.
 struct SplitRow {
     u64 begin;   // In `LevelHubs::targets`.
     u32 arcs;
@@ -38,10 +38,10 @@ struct SplitRow {
 };
 
 struct LevelHubs {
-    // Of each owned vertex, the source of an arc to it that most likely is visited first; or
-    // empty.
+    // For each owned vertex, of all sources of arcs to it the one most likely to be visited first;
+    // or empty.
     Span<const u32> of;
-    Span<const u32> targets;  // Owned, of rows that are split.
+    Span<const u32> targets;  // Owned targets of rows that are split.
     SplitRow source;          // The row that the search begins with.
 };
 
@@ -49,11 +49,11 @@ struct LevelSettings {
     GangPlace place;
     u32 connected;  // Vertices with arcs.
     u32 depth_limit;
-    u32 alpha;  // Bottom-up if the frontier times this is more than what is not visited.
+    u32 alpha;  // Bottom-up if the frontier times this is more than what is left unvisited.
     u32 beta;   // Top-down if the frontier times this is less.
     u32 degree; // Arcs of a vertex, on average.
     u32 reaches_late;  // Not 0 if a rush only visits.
-    u32 source;  // The only one, if its row is not split; else `unreached`.
+    u32 source;  // The only source, if its row is not split; else `unreached`.
     u32 unused;
 };
 
@@ -73,7 +73,7 @@ class LevelDevice : public GangDevice<const u32&> {
         Row stage[stage_rows];  // On their way to the log.
         u32 bits[block_threads / 32][32];  // Found by each warp in a sweep.
         u32 staged;
-        u32 found;   // Vertices since it last met.
+        u32 found;   // Vertices found since the block last met.
         u32 stored;  // Words published.
         u32 sent;    // Items for other devices.
         u32 seen[SpanSet<u64>::most];  // Items taken from others.
@@ -131,8 +131,8 @@ class LevelDevice : public GangDevice<const u32&> {
         if (values.predecessors.len > 0) values.predecessors[vertex - first] = predecessor;
     }
 
-    // A vertex that was claimed. If it goes into the log it is visited in both copies: else it
-    // would be taken for one that is late.
+    // Reaches a claimed vertex. If it goes into the log, it is marked as visited in both copies: else
+    // it would be taken for one that is reached late.
     __device__ void find(u32 vertex, u32 predecessor, bool is_listed) const {
         reach(vertex, predecessor);
         // Relaxed: the barrier publishes it.
@@ -143,7 +143,7 @@ class LevelDevice : public GangDevice<const u32&> {
     // Whether what a rush finds is reached in the sweep or gather after it: see LEVELS.md.
     __device__ bool reaches_late() const { return settings.reaches_late; }
 
-    // A warp: the bits of its lanes.
+    // A warp: counts the bits of all its lanes.
     __device__ void count_all_found(u32 found) {
         const u32 all = __reduce_add_sync(~0u, __popc(found));
         if (lane() == 0 && all != 0) atomicAdd(&block.found, all);

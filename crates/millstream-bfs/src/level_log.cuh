@@ -1,5 +1,5 @@
-// Level-synchronous BFS: the log of rows, which the frontier is a stretch of. Blocks put
-// rows into a stage of their own first.
+// Level-synchronous BFS: the log of rows, of which the frontier is a range. Each block puts
+// rows into a stage of its own first.
 
 namespace millstream {
 
@@ -33,8 +33,8 @@ class LevelLog : public LevelDevice {
         reinterpret_cast<Row*>(lists.log.items)[place] = row;
     }
 
-    // A warp: rows of found vertices into the log, in pieces; of lanes without one,
-    // `arcs` is 0.
+    // A warp: puts rows of found vertices into the log, in pieces; `arcs` is 0 for lanes
+    // without a row.
     __device__ void push(const Row& row) {
         const u32 last = prefix_sum((row.arcs + piece - 1) / piece);
         const u32 pieces = __shfl_sync(~0u, last, 31);
@@ -43,7 +43,7 @@ class LevelLog : public LevelDevice {
         u64 place = 0;
         if (lane() == 0) {
             staged = atomicAdd(&block.staged, pieces);
-            // Whatever the block has no room for goes straight there.
+            // Pieces that the stage has no room for go straight into the log.
             const u32 room = staged < stage_rows ? stage_rows - staged : 0;
             if (pieces > room) place = barrier.take_places(pieces - room) - room;
         }

@@ -1,5 +1,5 @@
 // Level-synchronous BFS from one vertex: its row is expanded before the devices first meet. If it
-// has very many arcs it is split, and all devices expand it together, each what leads to its own
+// has very many arcs it is split, and all devices expand it together, each the arcs to its own
 // vertices. See LEVELS.md.
 
 namespace millstream {
@@ -26,7 +26,7 @@ class LevelSource : public LevelBottomUp {
         }
     }
 
-    // All blocks: visits the targets here, to be reached late.
+    // All blocks: visits the source's targets on this device, which are reached late.
     __device__ void rush_source() {
         reach_source(hubs.source.vertex);
         const u32* const targets = hubs.targets.items + hubs.source.begin;
@@ -38,7 +38,7 @@ class LevelSource : public LevelBottomUp {
     }
 
    private:
-    // All blocks: the host has visited it everywhere.
+    // All blocks: reaches the source. The host has set its visited bit everywhere.
     __device__ void reach_source(u32 source) {
         if (thread_in_grid() == 0 && owns(source)) {
             reach(source, unreached);
@@ -47,8 +47,8 @@ class LevelSource : public LevelBottomUp {
         ++level;
     }
 
-    // As `claim`, while other devices may have gone on to store their words in this one's copy,
-    // one of which may have owned vertices, too.
+    // As `claim`, while other devices may already be storing their words in this device's copy: such
+    // a word may have vertices that this device owns, too.
     __device__ bool claim_early(u32 vertex) const {
         if (is_alone() || owned(vertex / 32) == ~0u) return claim(vertex);
         const u32 bit = 1u << vertex % 32;

@@ -7,7 +7,7 @@ class LevelTopDown : public LevelLog {
    protected:
     using LevelLog::LevelLog;
 
-    // So many rows are spread over all warps whatever their lengths.
+    // Up to this many rows are spread over all warps, whatever their lengths.
     static constexpr u32 few = 32;
 
     // Where packets of `from` lie in the memory of `to`.
@@ -16,7 +16,7 @@ class LevelTopDown : public LevelLog {
         return exchange.inboxes[to].items + (from - (from > to)) * room;
     }
 
-    // All blocks: claims the sources. Rows of few are not cut.
+    // All blocks: claims the sources. If these are few, their rows are not cut.
     __device__ void claim_sources() {
         const u64 sources = lists.sources.len;
         for (u64 at = thread_in_grid(); at - lane() < sources; at += threads_in_grid()) {
@@ -59,7 +59,7 @@ class LevelTopDown : public LevelLog {
         }
     }
 
-    // All blocks: what has come into the inboxes.
+    // All blocks: takes what has come into the inboxes.
     __device__ void take_all(bool is_listed) {
         for (u32 other = 0; other < settings.place.devices; ++other) {
             if (other == settings.place.device) continue;
@@ -73,8 +73,8 @@ class LevelTopDown : public LevelLog {
             fetch_add_relaxed_gpu(&barrier.device_word(kept_items), u64(block.found));
     }
 
-    // Top-down, all blocks: the rows of the log from `from` to `to`. Each warp takes some
-    // of them; if they are few, some of the arcs of any.
+    // Top-down, all blocks: visits the rows of the log from `from` to `to`. Each warp takes
+    // some of the rows; if they are few, each warp takes some of the arcs of any row.
     template <bool is_listed>
     __device__ void expand_frontier(u32 from, u32 to) {
         const u32 warps = u32(threads_in_grid() / 32);
@@ -93,13 +93,13 @@ class LevelTopDown : public LevelLog {
         return reinterpret_cast<const Row*>(lists.log.items)[from + lane()];
     }
 
-    // Times 32 arcs that few rows have.
+    // How many stretches of up to 32 arcs few rows have.
     __device__ u32 stretches(u32 from, u32 to) const {
         const Row row = row_in(from, 32, to);
         return __shfl_sync(~0u, prefix_sum((row.arcs + 31) / 32), 31);
     }
 
-    // A warp: 32 arcs of few rows, the first lane's.
+    // A warp: the stretch `at` of few rows, as a row of the first lane.
     __device__ Row stretch(u32 from, u32 to, u32 at) const {
         const Row row = row_in(from, 32, to);
         const u32 last = prefix_sum((row.arcs + 31) / 32);
@@ -134,10 +134,10 @@ class LevelTopDown : public LevelLog {
     __device__ void visit(bool is_arc, u32 vertex, u32 target) {
         const bool is_own = owns(target);
         Row row{0, 0, 0};
-        // A bit that is not seen yet costs a claim.
+        // If a bit is set but not seen yet, that only costs a claim.
         bool is_new = is_arc && !(bits(settings.place.device, copy)[target / 32] >> target % 32 & 1);
         if (!__any_sync(~0u, is_new)) return;
-        // Before it is known whether it is needed: two accesses at once.
+        // Loaded before it is known to be needed: two accesses at once.
         if (is_listed && is_new && is_own) row = row_of(target);
         if (is_new) is_new = claim(target);
         const bool is_found = is_new && is_own;
@@ -149,13 +149,13 @@ class LevelTopDown : public LevelLog {
         }
         count_found(is_found);
         if (is_listed) push(row);
-        // A merge tells of what is reached late.
+        // What is reached late is told by a merge.
         if (!is_alone() && (is_listed || !reaches_late()))
             send(is_new && !is_own, vertex, target);
     }
 
-    // A warp: tells owners of their vertices. The copy here of a vertex's bit says that
-    // its owner has been told, so that an inbox has room for all.
+    // A warp: tells owners of their vertices. A vertex's bit in this device's copy says
+    // that its owner has been told: each is told once, so that an inbox has room for all.
     __device__ void send(bool is_item, u32 vertex, u32 target) {
         u32 owner = settings.place.device;
         if (is_item) {

@@ -72,7 +72,7 @@ class LevelSearch : public LevelSource {
    private:
     // How likely a frontier with many arcs is to be followed by a sweep: see `decide`.
     static constexpr u32 eagerness = 4;
-    // Rushes without a sweep at once after them, until frontiers are taken to grow slowly.
+    // Rushes not followed at once by a sweep, after which frontiers are taken to grow slowly.
     static constexpr u32 most_in_vain = 2;
 
     // A word of the report: words published.
@@ -98,7 +98,7 @@ class LevelSearch : public LevelSource {
         const u64 visited = totals.count(visited_count);
         const u64 left = settings.connected - visited;
         if (phase == gather) {
-            // A rush has counted vertices, some of which may have many rows.
+            // A rush has counted vertices, not rows in the log: some vertices may have many.
             return new_rows(totals) * settings.alpha > left ? to_sweep() : expand;
         }
         if (phase == sweep) {
@@ -114,12 +114,12 @@ class LevelSearch : public LevelSource {
         const bool is_listed = phase != rush && phase != absorb_rush && phase != merge;
         const u64 rows = is_listed ? new_rows(totals) : visited - totals.kept(kept_visited);
         if (rows == 0 || level == settings.depth_limit) return finished;
-        // Else, as in a mesh, few of the vertices that are left have a visited neighbour.
+        // If it does not grow, as in a mesh, few of the vertices left have a visited neighbour.
         const bool grows = rows * 8 >= totals.keep(kept_rows, rows) * 9;
         const u64 arcs = phase == seed ? totals.most() : rows * settings.degree;
         const bool is_rich = arcs * settings.alpha * eagerness > settings.connected && grows &&
                              totals.kept(kept_in_vain) < most_in_vain;
-        // So few that it does not matter how many are left.
+        // So few rows that it does not matter how many vertices are left.
         if (is_listed && !is_rich && rows * settings.alpha * 64 < settings.connected) return expand;
         totals.keep(kept_visited, visited);
         if (grows && rows * settings.alpha * (is_listed ? 1 : eagerness) > left)
@@ -138,7 +138,7 @@ class LevelSearch : public LevelSource {
                (begins_with_a_row() && level == 2);
     }
 
-    // In the logs since the last frontier.
+    // Rows that came into the logs since the last frontier.
     __device__ u64 new_rows(Totals& totals) const {
         return totals.places() - (is_alone() ? mark : totals.keep(kept_places, totals.places()));
     }

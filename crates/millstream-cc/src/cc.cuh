@@ -46,8 +46,8 @@ extern "C" __global__ void hook_sent(Span<const u32> words, Span<u32> parents, S
     if (thread_in_grid() == 0) fetch_add_relaxed_gpu(&hooked[0], rows.arcs());
 }
 
-// Pairs of a vertex from `first` on and its parent, where that is another, as many
-// vertices as there is room for. `scratch` has two words that are 0 between
+// Appends pairs of a vertex and its parent, where these differ, for as many vertices
+// from `first` on as there is room for. `scratch` has two words that are 0 between
 // kernels; the number of pairs goes to `count`, a word of the host.
 extern "C" __global__ void pairs(Span<u32> parents, u32 first, Span<Edge> output,
                                  Span<u32> scratch, Span<u32> count) {

@@ -5,7 +5,7 @@
 
 namespace millstream {
 
-// Of a block.
+// Threads of a block.
 constexpr u32 gang_threads = 512;
 
 struct CcSettings {
@@ -14,7 +14,7 @@ struct CcSettings {
     u32 devices;
     u32 hub;
     u32 padding;
-    // Vertices whose trees begin here, all if there is a search, and those that this device labels.
+    // Vertices whose trees begin on this device, all if there is a search; and those that it labels.
     Range covered;
     Range own;
     Ranges told;
@@ -33,19 +33,19 @@ struct CcMemory {
     CcSettings settings;
 };
 
-// What blocks count in a pass, and, in the first one only, what it has left.
+// What blocks have found in a pass, and, in the first pass only, what it has left.
 constexpr GangBarrier::Counter found_count = GangBarrier::first_count;
 constexpr GangBarrier::Counter left_count = GangBarrier::second_count;
 // Words that are kept.
 enum CcKept { found_before, left_before };
 
-// The blocks of one device meet by themselves. False if the gang is stopped, here and below.
+// The blocks of one device meet among themselves. False if the gang is stopped, here and below.
 __device__ bool have_met_here(GangBarrier& barrier) {
     return barrier.meet_here().phase != GangBarrier::stopped;
 }
 
-// A pass that finds fewer than one of so many vertices is the last one of its kind; one that leaves
-// fewer than one of so many, the last.
+// A pass that finds at most one in `least_found` vertices is the last one of its kind; one that leaves
+// at most one in `few_left` is the last of all.
 constexpr u64 least_found = 128;
 constexpr u64 few_left = 256;
 
@@ -92,7 +92,7 @@ __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const M
     const Range whole = whole_words(settings.own, memory.parents.len);
     const auto start = [](const Totals&) { return u32(by_hubs); };
     u32 phase = barrier.meet(start).phase;
-    // Nobody asks for trees before the search is over: they are written beside its first pass.
+    // Nobody reads trees before the search is over: they are written beside its first pass.
     plant_all(memory.parents);
     for (bool is_first = true; phase == by_hubs || phase == by_arcs; is_first = false) {
         const Flooded flooded = phase == by_hubs
@@ -105,7 +105,7 @@ __device__ bool search_from_hub(const Rows& rows, const Span<u32>& hubs, const M
     return phase == enough;
 }
 
-// The trees of a device's own rows, but for the members. It tells of them as it hooks.
+// Hooks the trees of a device's own rows, except members' rows, and tells of each hook as it makes it.
 __device__ bool hook_own_rows(const Rows& rows, const Span<u32>& hubs, const Members& members,
                               const Span<u64>& shared_arcs, const Told& told,
                               const CcMemory& memory, GangBarrier& barrier) {

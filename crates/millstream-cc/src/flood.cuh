@@ -3,7 +3,7 @@
 
 namespace millstream {
 
-// The vertices whose words, which are stored by fours, are a device's alone.
+// The vertices whose words, in the groups of four that are stored together, are a device's alone.
 __device__ Range whole_words(Range own, u32 vertices) {
     constexpr u32 together = OpenVertices::most;
     const u64 start = (u64(own.start) + together - 1) / together * together;
@@ -24,7 +24,7 @@ __device__ void flood_from_hub(const Rows& rows, const Members& members, u32 hub
         add(rows.targets[arc]);
 }
 
-// Then that device tells all others.
+// Then that device tells all others of these members.
 __device__ void tell_of_members(const Members& members) {
     const Span<u32>& own = members.of[members.here];
     for (u64 at = thread_in_grid(); at < own.len; at += threads_in_grid()) {
@@ -33,7 +33,7 @@ __device__ void tell_of_members(const Members& members) {
     }
 }
 
-// Arcs of a vertex that a pass looks at: what hangs on others is found out by hooking.
+// Arcs of a vertex that a pass looks at, at most: hooking finds what other arcs connect.
 constexpr u32 flooded_arcs = 16;
 
 __device__ bool has_member(const Rows& rows, const Members& members, u64 first, u64 last) {
@@ -49,14 +49,14 @@ __device__ bool has_member(const Rows& rows, const Members& members, u64 first, 
     return false;
 }
 
-// What a pass has found, and what it has left that has neighbours.
+// How many vertices a pass has found, and how many with neighbours it has left.
 struct Flooded {
     u32 found;
     u32 left;
 };
 
-// Vertices of `whole` with a member next to them become members: those whose hub is one, and, if
-// asked, those with one among their first arcs. How many, in each lane of a warp.
+// Vertices of `whole` with a member next to them become members: those whose hub is a member, and,
+// if asked, those with a member along their first arcs. Returns the warp's counts, in each lane.
 template <bool looks_at_arcs>
 __device__ Flooded flood(const Rows& rows, const Span<u32>& hubs, const Members& members,
                          Range whole, u32* list) {
@@ -89,7 +89,7 @@ __device__ Flooded flood(const Rows& rows, const Span<u32>& hubs, const Members&
 #pragma unroll
                 for (u32 at = 0; at < words; ++at) {
                     const bool is_here = is_found && vertex / 32 == first + at;
-                    // Each lane's bit is another.
+                    // Each lane's bit is a different one, so that their sum is their union.
                     found[at] |= __reduce_add_sync(~0u, is_here ? 1u << vertex % 32 : 0);
                 }
             });
@@ -118,7 +118,7 @@ __device__ void hook_smallest(const Span<u32>& parents, const Members& members, 
         if (bits != 0) atomicMin(&smallest, u32(at) * 32 + __ffs(bits) - 1);
         if (__syncthreads_or(bits != 0)) break;
     }
-    // Only one: all of them would contend for the hub's root.
+    // Only one member: all of them would contend for the hub's root.
     if (threadIdx.x == 0 && smallest != ~0u) hook(parents, smallest, hub);
 }
 

@@ -2,8 +2,8 @@
 
 namespace millstream {
 
-// Hooks along rows, but for those of members; by the method `outside_hub` until they are in the
-// hub's tree.
+// Hooks along rows, except those of members; with the method `outside_hub`, along a row until its
+// vertex is in the hub's tree.
 template <class Parents>
 class RowHooks {
    public:
@@ -13,7 +13,7 @@ class RowHooks {
         : rows(rows), parents(parents), method(method), members(members), shared_arcs{shared},
           hub_tree{parents, hub} {}
 
-    // A row a lane. All lanes together.
+    // A row for each lane. All lanes together.
     __device__ void hook_rows(bool is_row, u64 row) {
         const u32 vertex = rows.first_vertex + u32(row);
         u64 first = is_row ? rows.offsets[row] : 0;
@@ -31,7 +31,7 @@ class RowHooks {
             });
     }
 
-    // Then those that are too long for a warp.
+    // Then the arcs of rows that are too long for a warp.
     __device__ void hook_shared_arcs() {
         shared_arcs.for_each([&](u64 first, u64 last, u32 from) {
             for (u64 arc = first + lane(); arc < last; arc += 32) visit(true, arc, from);

@@ -12,7 +12,7 @@
 
 namespace millstream {
 
-// Where parents are: here, or in a block's own memory (`tiles.cuh`).
+// Parents are in the device's memory, as here, or in shared memory (`tiles.cuh`).
 __device__ u32 parent_of(const Span<u32>& parents, u32 vertex) {
     return load_relaxed_gpu(&parents[vertex]);
 }
@@ -21,7 +21,7 @@ __device__ void shorten(const Span<u32>& parents, u32 vertex, u32 ancestor) {
     store_relaxed_gpu(&parents[vertex], ancestor);
 }
 
-// The parent that the root had: itself, if it now has this one.
+// Returns the parent that the root had: itself, if it is now hooked to `smaller`.
 __device__ u32 hook_root(const Span<u32>& parents, u32 root, u32 smaller) {
     return compare_exchange_relaxed_gpu(&parents[root], root, smaller);
 }
@@ -40,10 +40,10 @@ __device__ u32 find_root(const Span<u32>& parents, u32 vertex) {
     return vertex;
 }
 
-// The roots of vertices' trees, when nobody hooks: all ways are in flight together.
-// Only looks on its way: a path halved beside labelling could put an ancestor that is
-// no root in place of a root written before. A multiprocessor's own cache may answer,
-// since an old parent leads to the root as well.
+// The roots of vertices' trees, when nobody hooks: all paths are followed at once. Only
+// reads: halving a path beside labelling could put an ancestor that is no root in place
+// of a root written before. A multiprocessor's own cache may answer, since an old parent
+// leads to the root as well.
 template <u32 count>
 __device__ void look_for_roots(const Span<u32>& parents, u32 (&vertices)[count]) {
     for (bool goes_on = true; goes_on;) {
@@ -65,7 +65,7 @@ __device__ u32 look_for_root(const Span<u32>& parents, u32 vertex) {
     return vertices[0];
 }
 
-// The roots of two vertices' trees, both ways in flight together; or an ancestor of both.
+// The roots of two vertices' trees, both paths followed at once; or an ancestor of both.
 template <class Parents>
 __device__ void find_roots(const Parents& parents, u32& from, u32& to) {
     u32 next_from = parent_of(parents, from);
@@ -100,7 +100,7 @@ __device__ void hook(const Parents& parents, u32 from, u32 to) {
     }
 }
 
-// Writes the first of four words, at a multiple of four; all of them, if there is room.
+// Writes the first `room` of four words, at a multiple of four; all four if `room` is larger.
 __device__ void store_some(const Span<u32>& words, u64 at, u64 room, Quad quad) {
     if (room >= 4) return store_relaxed_gpu(reinterpret_cast<Quad*>(&words[at]), quad);
 #pragma unroll
@@ -114,11 +114,11 @@ struct Edge {
     u32 to;
 };
 
-// Edges that the lanes of a warp have put together, hooked 32 at a time: those that take
-// long would hold up those that have none.
+// Edges that the lanes of a warp have put together, hooked 32 at a time: else lanes whose hooks
+// take long would hold up lanes without any.
 template <class Parents>
 struct WarpEdges {
-    // Of a warp's place in a block's own memory.
+    // Edges that a warp has room for in shared memory.
     static constexpr u32 most = 64;
 
     const Parents& parents;
@@ -137,7 +137,7 @@ struct WarpEdges {
     __device__ void hook_rest() { hook_first(count); }
 
    private:
-    // 32 of them, or all.
+    // Hooks 32 of them, or all.
     __device__ void hook_first(u32 some) {
         __syncwarp();
         if (lane() < some) hook(parents, edges[lane()].from, edges[lane()].to);
@@ -148,7 +148,7 @@ struct WarpEdges {
     }
 };
 
-// The tree of one vertex, the hub. A root that it once had is in it for good.
+// The tree of one vertex, the hub. A root that it once had stays in the tree for good.
 struct HubTree {
     const Span<u32>& parents;
     u32 hub;

@@ -1,4 +1,4 @@
-// What leaves the tiles of `tiles.cuh`: README, "Tiles".
+// Arcs that leave the tiles of `tiles.cuh`: README, "Tiles".
 
 namespace millstream {
 
@@ -8,7 +8,7 @@ struct LeavingArcs {
     const Span<u32>& parents;
     WarpEdges<Span<u32>>& edges;
 
-    // Those of 32 vertices, one a lane, in a tile that begins at `start`.
+    // Hooks along those of 32 vertices, one for each lane, in a tile that begins at `start`.
     __device__ void hook_rows(u32 vertex, bool is_row, u32 start) const {
         RowStart row;
         u32 root = vertex;
@@ -35,7 +35,7 @@ struct LeavingArcs {
         add_once(root, is_arc ? parent_of(parents, target) : root);
     }
 
-    // Neighbours often join the same trees: one of them does.
+    // Neighbouring lanes often join the same two trees: one edge is enough.
     __device__ void add_once(u32 root, u32 other) const {
         const bool is_edge = other != root;
         const u32 below = __ballot_sync(~0u, is_edge) & ((1u << lane()) - 1);
@@ -59,11 +59,11 @@ struct LeavingArcs {
         }
     };
 
-    // Arcs of rows of which one is wide, but for those to `least` and those that stay in the tile: these are
-    // hooked, unless the row is long.
+    // Arcs of rows of which one is wide, except those to `least` and those that stay in the tile: these are
+    // already hooked, unless the row is long.
     __device__ void hook_wide(const RowStart& row, u32 vertex, u32 root, u32 start,
                               u32 least) const {
-        // Of the first few all at once.
+        // The first few targets' parents, all loaded at once.
         u32 others[RowStart::few];
 #pragma unroll
         for (u32 arc = 0; arc < RowStart::few; ++arc) {
@@ -80,7 +80,7 @@ struct LeavingArcs {
         });
     }
 
-    // All of a long row, and those after the first few of another.
+    // All arcs of a long row, and those after the first few of any other.
     __device__ void hook_others(const RowStart& row, u32 vertex) const {
         const Rest rest(rows, row, vertex);
         if (!__any_sync(~0u, rest.first < rest.last)) return;
@@ -92,7 +92,7 @@ struct LeavingArcs {
 };
 
 // Hooks along arcs that leave tiles of `range`. Lanes look at words far from each other, so
-// that warps have as much to do and go through the range together: then ways are short.
+// that warps have equally much to do and go through the range together: then paths are short.
 template <u32 threads>
 __device__ void hook_leaving_arcs(const Rows& rows, const Span<u32>& parents, Range range,
                                   const Leaving& leaving, const Span<u64>& shared) {

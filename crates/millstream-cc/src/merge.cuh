@@ -9,7 +9,7 @@ struct Ranges {
     Range of[most];
 };
 
-// A vertex and one that it is in a tree with on a device, in its memory `from | to << 32`.
+// A vertex and another one in the same tree of a device; in that device's memory `from | to << 32`.
 struct Pair {
     u32 from;
     u32 to;
@@ -28,8 +28,8 @@ struct Told {
         if (is_pair) own[1 + place] = u64(pair.to) << 32 | pair.from;
     }
 
-    // Pairs of all devices, whose lists blocks share; if there are fewer blocks than lists, each
-    // takes several.
+    // Calls `use` for the pairs of all devices. Blocks share a device's list; if there are fewer
+    // blocks than lists, each block takes several.
     template <class Use>
     __device__ void for_each(Use use) const {
         for (u32 device = blockIdx.x % devices; device < devices; device += gridDim.x) {
@@ -60,8 +60,8 @@ __device__ u32 hook_root(const ToldParents& parents, u32 root, u32 smaller) {
     return before;
 }
 
-// Looks for the roots of a range of vertices, each from where `from(vertex)` says, four a
-// thread, whose ways are in flight together. `use(vertex, is_vertex, root)` is called
+// Looks for the roots of a range of vertices, each from `from(vertex)` on, four for each
+// thread, whose paths are followed at once. `use(vertex, is_vertex, root)` is called
 // by the lanes of a warp together, for 32 vertices from a multiple of 32 on.
 template <class From, class Use>
 __device__ void for_each_root(const Span<u32>& parents, Range range, From from, Use use) {
@@ -83,7 +83,7 @@ __device__ void for_each_root(const Span<u32>& parents, Range range, From from, 
     }
 }
 
-// Tells of the trees of the vertices of `ranges`, as all hooks are over.
+// Tells of the trees of the vertices of `ranges`, when all hooks are over.
 __device__ void tell(const Told& told, const Span<u32>& parents, const Ranges& ranges) {
     const auto itself = [](u32 vertex) { return vertex; };
     for (const Range& range : ranges.of) {
@@ -106,7 +106,7 @@ __device__ void join(const Told& told, const Span<u32>& parents) {
     told.for_each([&](Pair pair) { hook(parents, pair.from, pair.to); });
 }
 
-// Where the ways to the roots of four vertices begin: their parents, or the hub for members.
+// Where the paths to the roots of four vertices begin: their parents, or the hub for members.
 __device__ Quad label_from(const Members& members, const Span<u32>& parents, Range own, u32 hub,
                            u64 vertex) {
     const bool is_whole = vertex >= own.start && vertex + 4 <= own.end;
@@ -123,8 +123,8 @@ __device__ Quad label_from(const Members& members, const Span<u32>& parents, Ran
     return from;
 }
 
-// Makes the root of every vertex of `own` its parent, and the hub's that of every member,
-// when all hooks are over. By fours that lie together, several a thread.
+// Makes the root of every vertex of `own` its parent, and the hub's root that of every member,
+// when all hooks are over. Each thread takes several groups of four adjacent vertices.
 __device__ void label(const Members& members, const Span<u32>& parents, Range own, u32 hub) {
     constexpr u32 at_once = 3;
     const u64 stride = threads_in_grid() * at_once * 4;

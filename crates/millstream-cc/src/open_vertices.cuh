@@ -2,8 +2,8 @@
 
 namespace millstream {
 
-// A bit for each vertex, the whole of it on every device; of no length where there
-// is no search.
+// A bit for each vertex, a complete copy on every device; empty if there is no
+// search.
 struct Members {
     const SpanSet<u32>& of;
     u32 here;
@@ -11,7 +11,7 @@ struct Members {
 
     __device__ bool are_any() const { return of[here].len > 0; }
 
-    // Of 32 vertices. They only become more, and old ones will do.
+    // The bits of 32 vertices. Bits are only ever added, and a stale word will do.
     __device__ u32 word(u64 at) const { return load_relaxed_cta(&of[here][at]); }
 
     __device__ bool has(u32 vertex) const {
@@ -22,16 +22,16 @@ struct Members {
         for (u32 device = 0; device < devices; ++device) store_relaxed_sys(&of[device][at], bits);
     }
 
-    // Four words, from a multiple of four on. All lanes of a warp, one for each device: what a link
-    // takes is stores, more than bytes.
+    // Four words, from a multiple of four on. All lanes of a warp, one for each device: the number of
+    // stores limits a link, more than their bytes.
     __device__ void store(u64 at, Quad quad) const {
         if (lane() < devices)
             store_relaxed_sys(reinterpret_cast<Quad*>(&of[lane()][at]), quad);
     }
 };
 
-// What a warp looks at together: vertices of some words that are no members, those that are
-// left to look at closely in a list of its block's own memory, so that all lanes have one.
+// What a warp looks at together: vertices of some words that are no members. Those that are left
+// to look at closely are put into a list in shared memory, so that all lanes have one.
 class OpenVertices {
    public:
     static constexpr u32 words = 4;
@@ -54,7 +54,7 @@ class OpenVertices {
             const u64 vertex = (first + at) * 32 + lane();
             is_open[at] = range.has(vertex) && (before[at] >> lane() & 1) == 0;
             hub[at] = is_open[at] ? hubs[vertex - first_vertex] : 0;
-            // Its own hub has no neighbours.
+            // A vertex that is its own hub has no neighbours.
             is_open[at] = is_open[at] && hub[at] != vertex;
         }
     }
@@ -75,7 +75,7 @@ class OpenVertices {
         }
     }
 
-    // Of each word the members, and of this lane's vertex in it the hub, and whether it is open.
+    // For each word: its members, the hub of this lane's vertex in it, and whether that is open.
     u32 before[words];
     u32 hub[words];
     bool is_open[words];

@@ -9,7 +9,7 @@ struct Range {
     __device__ bool has(u64 vertex) const { return vertex >= start && vertex < end; }
 };
 
-// Those of the vertices from `first_vertex` on.
+// The rows of the vertices from `first_vertex` on.
 struct Rows {
     Span<const u64> offsets;
     Span<const u32> targets;
@@ -48,21 +48,21 @@ __device__ void start_trees(const Rows& rows, const Span<u32>& parents, Range ra
         store_relaxed_gpu(&parents[at], first_parent(rows, u32(at)));
 }
 
-// What a lane looks at of a row at once.
+// The part of a row that a lane looks at first.
 struct RowStart {
-    // Arcs of which the targets are here, and those of a row that is hooked arc by arc.
+    // Arcs whose targets are here, and the most arcs of a row that is hooked arc by arc.
     static constexpr u32 few = 4;
     static constexpr u32 most = 32;
 
     u64 first = 0;
-    // 1 too many if there are more than `most`.
+    // `most` + 1 if there are more than `most`.
     u32 arcs = 0;
-    // The largest number where there is no arc, or there are too many.
+    // `~0u` where there is no arc, or if the row is long.
     u32 targets[few];
 
     __device__ __forceinline__ bool is_long() const { return arcs > most; }
 
-    // First one, then the other, for several rows: what is read is in flight together.
+    // For several rows, `find` all, then `read` all: so their loads are in flight together.
     __device__ __forceinline__ void find(const u64* offsets, u64 row) {
         first = offsets[row];
         const u64 all = offsets[row + 1] - first;
@@ -73,7 +73,7 @@ struct RowStart {
 #pragma unroll
         for (u32 at = 0; at < few; ++at) targets[at] = at < end ? rows.targets[first + at] : ~0u;
     }
-    // Whether lanes share what comes after the first few of it and of its warp's other rows.
+    // Whether lanes share the arcs after the first few of this row and of its warp's other rows.
     __device__ __forceinline__ bool is_wide() const { return arcs > 3 * few && !is_long(); }
 };
 

@@ -10,7 +10,7 @@ struct SentRows {
     __device__ u64 arcs() const { return words.len - 2 - count(); }
     __device__ u32 target(u64 arc) const { return words[2 + count() + arc]; }
 
-    // The row of an arc, which is not before `low`, nor behind `high`: the first that ends behind it.
+    // The row of an arc, which is one from `low` to `high`: the first that ends behind the arc.
     __device__ u32 row_of(u64 arc, u32 low, u32 high) const {
         while (low < high) {
             const u32 middle = low + (high - low) / 2;
@@ -24,8 +24,8 @@ struct SentRows {
     }
 };
 
-// Calls `visit(vertex, target)` for each arc. A warp has 32 that follow each other: all lanes look for the
-// rows of the first and the last, and each for its own between these.
+// Calls `visit(vertex, target)` for each arc. A warp takes 32 consecutive arcs: all lanes look for the
+// rows of the first and the last arc, and each lane for its own arc's row between these.
 template <class Visit>
 __device__ void for_each_sent_arc(const SentRows& rows, Visit visit) {
     const u64 arcs = rows.arcs();

@@ -1,8 +1,8 @@
-// Trees of tiles, in blocks' own memory: README, "Tiles".
+// Trees of tiles, in shared memory: README, "Tiles".
 
 namespace millstream {
 
-// The parents of a tile's vertices, which go by their places in it.
+// The parents of a tile's vertices, all given by their places in the tile.
 struct TileParents {
     u32* words;
 };
@@ -32,8 +32,8 @@ struct Leaving {
 // Threads of a block that starts tiles.
 constexpr u32 tile_threads = 1024;
 
-// Vertices of a tile, so that all blocks have as many tiles, which fit into a block's
-// memory; a multiple of 32.
+// Vertices of a tile, such that all blocks have equally many tiles, and a tile fits into
+// shared memory; a multiple of 32.
 __device__ u32 tile_vertices(u32 vertices) {
     const u64 most = u64(dynamic_shared_bytes() / sizeof(u32) / 32 * 32) * gridDim.x;
     const u64 rounds = vertices == 0 ? 1 : (vertices + most - 1) / most;
@@ -46,13 +46,13 @@ struct Tile {
     const Rows& rows;
     const TileParents& parents;
     WarpEdges<TileParents>& edges;
-    // Where the longest rows go, which all warps of `hook_leaving` take pieces of.
+    // Where the longest rows go: all warps of `hook_leaving` take pieces of them.
     const SharedArcs<u32>& shared_arcs;
     // Its first vertex.
     u32 start;
 
-    // Hooks along arcs of 32 vertices, one a lane, whose places are `at`, to smaller ones of
-    // the tile, but for long rows. Whether the lane's row has arcs left, to a smaller one.
+    // Hooks 32 vertices, one for each lane at its place `at`, along arcs to smaller ones of the
+    // tile, except arcs of long rows. True if the lane's row has arcs left, to a smaller one.
     __device__ bool hook_rows(u32 at, const RowStart& row) const {
         // Targets before the tile wrap around, to places after all others.
         u32 to[RowStart::few];
@@ -68,7 +68,7 @@ struct Tile {
         const u32 second = min(max(low, high), min(max(to[0], to[1]), max(to[2], to[3])));
         bool leaves = max(max(to[0], to[1]), max(to[2], to[3])) > ~start;
 
-        // Vertices with an arc to the one before are a chain, whose first is the parent.
+        // Consecutive vertices, each with an arc to the one before, are a chain: its first is the parent.
         const u32 below = (1u << lane()) - 1;
         const u32 firsts = ~__ballot_sync(~0u, is_next) | 1;
         const u32 first = 31 - __clz(firsts & (below << 1 | 1));
@@ -91,8 +91,8 @@ struct Tile {
 
    private:
     // Hooks chains, whose first lanes and roots are given, to the vertices that lanes name. The
-    // first lane of a chain that names one makes it the root's parent; lanes that then name the
-    // same tree as the one before need not.
+    // first lane of a chain that names one makes it the root's parent; later lanes that name the
+    // same vertex as the lane before them need not hook.
     __device__ void hook_chain(bool is_up, u32 to, u32 root, u32 first) const {
         // Closer to the root.
         if (is_up) to = above(to);
@@ -108,7 +108,7 @@ struct Tile {
     // The parent's parent of a vertex.
     __device__ u32 above(u32 at) const { return parent_of(parents, parent_of(parents, at)); }
 
-    // The arcs after the first few, unless there are too many. Whether any is left.
+    // Hooks along the arcs after the first few, unless the row is long. True if any arc is left.
     __device__ bool hook_others(u32 at, const RowStart& row) const {
         bool leaves = row.is_long() && !share(at, row);
         if (__any_sync(~0u, row.is_wide())) return hook_wide(at, row) || leaves;
@@ -121,7 +121,7 @@ struct Tile {
         return leaves;
     }
 
-    // The same of rows of which one is wide: lanes share them.
+    // The same for rows of which one is wide: lanes share their arcs.
     __device__ bool hook_wide(u32 at, const RowStart& row) const {
         constexpr u32 at_once = 2;
         const bool is_more = row.arcs > RowStart::few && !row.is_long();
@@ -139,9 +139,9 @@ struct Tile {
             }
 #pragma unroll
             for (u32 each = 0; each < at_once; ++each) {
-                // A lane's place is its vertex's in the warp's word.
+                // A vertex's bit in the warp's word is that of its lane.
                 if (to[each] > ~start) leaving |= 1u << from[each] % 32;
-                // Most join a tree with itself, as is mostly seen two steps from both ends.
+                // Most arcs would join a tree with itself, which mostly shows two steps up from both ends.
                 const bool is_arc = to[each] < from[each];
                 edges.add(is_arc && above(from[each]) != above(to[each]), from[each], to[each]);
             }
@@ -149,7 +149,7 @@ struct Tile {
         return __reduce_or_sync(~0u, leaving) >> lane() & 1;
     }
 
-    // Whether a row is worth it, and there is room.
+    // Shares a row if it has enough arcs and there is room. True if it was shared.
     __device__ bool share(u32 at, const RowStart& row) const {
         const u64 last = rows.offsets[u64(start) + at - rows.first_vertex + 1];
         return last - row.first >= shared_arcs.many &&
@@ -185,10 +185,10 @@ __device__ void hook_in_tile(const Tile& tile, u32 size, u32* leaving) {
     tile.edges.hook_rest();
 }
 
-// The roots of all vertices of a tile become their parents in the memory of all blocks.
+// Makes the roots of a tile's vertices their parents in the device's memory.
 __device__ void write_roots(const Span<u32>& parents, const u32* words, u32 start, u32 size) {
     for (u32 at = threadIdx.x * 4; at < size; at += blockDim.x * 4) {
-        // Nobody hooks any more. Those after the last are their own.
+        // Nobody hooks any more. Places after the last vertex are their own parents.
         uint4 roots = *reinterpret_cast<const uint4*>(words + at);
         for (bool goes_on = true; goes_on;) {
             const uint4 next{words[roots.x], words[roots.y], words[roots.z], words[roots.w]};
@@ -201,8 +201,8 @@ __device__ void write_roots(const Span<u32>& parents, const u32* words, u32 star
     }
 }
 
-// The trees of each tile of `range` by itself: hooked along all arcs that do not leave it, but
-// for those of long rows, and compressed. `range` begins at a multiple of 32.
+// Builds the trees of each tile of `range` by itself: hooked along all arcs that do not leave
+// it, except those of long rows, and compressed. `range` begins at a multiple of 32.
 __device__ void start_tiles_of_trees(const Rows& rows, const Span<u32>& parents, Range range,
                                      const Leaving& leaving, const Span<u64>& shared) {
     extern __shared__ uint4 quads[];

@@ -21,8 +21,8 @@ pub(crate) enum Backend {
     Cuda(crate::cuda::CudaStream),
 }
 
-/// What is left to do when an operation is submitted, without the stream's lock: whoever hears
-/// of events and failures may submit more.
+/// What is left to do after an operation has been submitted. It is done without the stream's lock:
+/// those who then hear of events and failures may submit more.
 #[must_use = "somebody may wait"]
 pub(crate) enum Submitted {
     /// Nothing.
@@ -32,7 +32,7 @@ pub(crate) enum Submitted {
 }
 
 impl Submitted {
-    /// Does it.
+    /// Does what is left.
     ///
     /// # Errors
     /// What the driver refused.
@@ -44,7 +44,7 @@ impl Submitted {
         }
     }
 
-    /// Whether it waits for whoever has submitted it.
+    /// Whether the operation waits until its submitter begins it.
     pub(crate) fn is_held(&self) -> bool {
         match self {
             Submitted::Done => false,
@@ -53,10 +53,10 @@ impl Submitted {
         }
     }
 
-    /// Does it; what waits for whoever has submitted it is given to the driver here.
+    /// Does what is left; an operation that waits for its submitter is given to the driver on this thread.
     ///
     /// # Errors
-    /// What the driver refused at once, of what has not waited.
+    /// What the driver refused at once, if the operation did not wait.
     pub(crate) fn begin_here(self) -> Result<()> {
         match self {
             Submitted::Done => Ok(()),
@@ -79,7 +79,7 @@ impl Drop for OpenStream {
 }
 
 impl Backend {
-    /// Of a new stream.
+    /// The backend of a new stream.
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
     pub(crate) fn new(
         device: &Device,
@@ -114,8 +114,7 @@ impl Backend {
         }
     }
 
-    /// Does what may take long before an operation is submitted, and may be refused. The caller
-    /// holds no lock.
+    /// Does in advance what may take long, and what may be refused. The caller holds no lock.
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
     pub(crate) fn prepare(&self, task: &Task, submitting: Submitting) -> Result<()> {
         match self {
@@ -169,7 +168,7 @@ impl Backend {
         }
     }
 
-    /// Host devices wait for nothing in a lane.
+    /// Counts a need for the host in the lane; host devices have no lanes to count it in.
     pub(crate) fn need_host(&self) -> NeedsHost {
         NeedsHost::new(match self {
             Backend::Host(_) => None,
@@ -178,7 +177,7 @@ impl Backend {
         })
     }
 
-    /// Makes what comes next come after an event.
+    /// Makes what comes next on the stream come after an event.
     pub(crate) fn wait(&self, device: &Device, event: Event) -> Submitted {
         match self {
             Backend::Host(queue) => {
@@ -191,7 +190,7 @@ impl Backend {
         }
     }
 
-    /// Gives the stream's place back when its operations are over.
+    /// Gives the stream's place in the clocks back when its operations are over.
     pub(crate) fn close(&self, device: &Device, open: OpenStream) {
         match self {
             Backend::Host(queue) => {
@@ -223,7 +222,7 @@ fn submit_to_host(
             tracing.iter_mut().for_each(Tracing::begin);
             faults.check(&operation, &place)?;
         }
-        // SAFETY: the ledger has accepted the operation, and its stream runs it in its order.
+        // SAFETY: the ledger has accepted the operation, and its stream runs it in the order of the ledger.
         let step = unsafe { task.run(&place) };
         if !matches!(step, Ok(Step::Waits)) {
             tracing.iter_mut().for_each(Tracing::end);

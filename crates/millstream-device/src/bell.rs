@@ -1,4 +1,4 @@
-//! The bell: whoever waits for a word that a twin, a stream or host code writes.
+//! The bell tells those who wait for a word that a twin, a stream or host code has written one.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ impl Bell {
             state.rings += 1;
             std::mem::take(&mut state.waiting)
         };
-        // Without the lock: they may ring, or wait again.
+        // Called without the lock: they may ring, or wait again.
         waiting.into_iter().for_each(contain);
     }
 

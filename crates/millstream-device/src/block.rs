@@ -1,4 +1,4 @@
-//! The bytes of allocations: the program's memory, pinned memory, a GPU's, or somebody else's.
+//! Where allocations' bytes are: memory of the program, pinned memory, a GPU's, or somebody else's.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::Result;
 use crate::contain::contain;
 
-/// What all memory is aligned to at least: what the driver promises of a GPU's, and more than a
+/// The least alignment of all memory: what the driver promises for a GPU's memory, and more than a
 /// cache line, so that no two buffers share one.
 pub(crate) const ALIGNMENT: usize = 256;
 
@@ -17,13 +17,13 @@ pub(crate) const ALIGNMENT: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
     Zeros,
-    /// Whatever was there before: for whoever writes it first.
+    /// Whatever was there before, for those who write before they read.
     Any,
 }
 
 /// Where an allocation's bytes are.
 pub(crate) enum Block {
-    /// Memory of the program: all of it, and where the block begins in it.
+    /// Memory of the program: the whole allocation, and the block's offset in it.
     Heap { memory: NonNull<u8>, layout: Layout, offset: usize },
     /// Pinned memory of the host, which GPUs reach.
     #[cfg(feature = "cuda")]
@@ -38,8 +38,8 @@ pub(crate) enum Block {
 impl Block {
     fn heap(items: Layout) -> Option<Block> {
         let alignment = items.align().max(ALIGNMENT);
-        // Aligned here: the allocator would write to all of a block that must be aligned more
-        // than others, where it has pages that are zeroed once they are touched.
+        // Aligned by hand: where pages are zeroed only when touched, the allocator would write to
+        // the whole of a block that must be aligned more than usual.
         let layout = Layout::array::<u8>(items.size().checked_add(alignment)?).ok()?;
         // SAFETY: the layout is not empty.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
@@ -66,7 +66,7 @@ impl Drop for Block {
             Block::Heap { memory, layout, .. } => unsafe { dealloc(memory.as_ptr(), *layout) },
             #[cfg(feature = "cuda")]
             Block::Pinned(_) | Block::Gpu(_) => {}
-            // On any thread.
+            // Whichever thread this is, a panic of the owner's drop must not end it.
             Block::Adopted { owner, .. } => contain(|| drop(owner.take())),
         }
     }
@@ -83,12 +83,12 @@ pub(crate) enum HostMemory {
 }
 
 impl HostMemory {
-    /// Whether it is as any other memory of the program.
+    /// Whether this is ordinary memory of the program.
     pub(crate) fn is_heap(&self) -> bool {
         matches!(self, HostMemory::Heap)
     }
 
-    /// Whether it is aligned for such items.
+    /// Whether blocks are aligned well enough for such items.
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
     pub(crate) fn aligns(&self, items: Layout) -> bool {
         match self {
@@ -98,13 +98,13 @@ impl HostMemory {
         }
     }
 
-    /// For items that it [aligns](Self::aligns); `None` if there is not enough.
+    /// Allocates memory for items that it [aligns](Self::aligns); `None` if there is not enough.
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
     pub(crate) fn allocate(&self, items: Layout, contents: Contents) -> Result<Option<Block>> {
         match self {
-            // Zeros cost nothing until they are touched.
+            // Always zeroed: zeros cost nothing until they are touched.
             HostMemory::Heap => Ok(Block::heap(items)),
-            // What somebody has written before: host code may look at it.
+            // Somebody has written to this memory before: host code may look at it.
             #[cfg(feature = "cuda")]
             HostMemory::Pinned(pool) => {
                 let memory = pool.allocate(items.size(), contents)?;
@@ -125,7 +125,7 @@ mod tests {
                 let block =
                     Block::heap(Layout::from_size_align(bytes, alignment).unwrap()).unwrap();
                 assert_eq!(block.address().addr() % alignment.max(ALIGNMENT), 0);
-                // SAFETY: the block has so many bytes, and nobody else has it.
+                // SAFETY: the block has this many bytes, and nobody else has it.
                 let items = unsafe { std::slice::from_raw_parts(block.address(), bytes) };
                 assert!(items.iter().all(|byte| *byte == 0));
             }

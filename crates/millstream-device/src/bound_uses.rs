@@ -1,17 +1,18 @@
-//! What bound kernels will do with memory that the ledger knows nothing of yet.
+//! What bound kernels will do with memory, which the ledger does not know yet.
 
 use crate::ledger::AccessKind;
 use crate::sync::{AtomicUsize, Fault, Ordering, seeded};
 
-/// Accesses of kernels that are bound and not entered in the ledger. A bound kernel holds no borrow
-/// of its buffers, so that host code would be given a view that the kernel changes once it is
-/// submitted.
+/// Accesses of kernels that are bound but not entered in the ledger yet. A bound kernel holds no
+/// borrow of its buffers; without this, host code could get a view that the kernel changes once it
+/// is submitted.
 ///
-/// Whoever looks asks for the accesses that conflict with a view *before* it asks the ledger
-/// ([`BoundUses::check`]). Its borrow of the buffer excludes the one with which such an access was
-/// bound: the buffer has come from there in a way that orders the two, so that it finds the access
-/// here as long as it counts. If it counts no more, it is in the ledger before, or given up. (A
-/// [`BufferReader`] is used to bind without a borrow; it is counted itself until then.)
+/// Whoever wants a view asks for conflicting accesses here *before* it asks the ledger
+/// ([`BoundUses::check`]). Its borrow of the buffer excludes the borrow with which such an access
+/// was bound, and the buffer has passed from one to the other in a way that orders the two; so it
+/// finds the access here as long as the access is counted. If the access is no longer counted, it
+/// was entered in the ledger before, or was given up. (A [`BufferReader`] binds without a borrow;
+/// until it does, the reader itself is counted.)
 ///
 /// [`BufferReader`]: crate::BufferReader
 #[derive(Debug, Default)]
@@ -21,7 +22,8 @@ pub(crate) struct BoundUses {
 }
 
 impl BoundUses {
-    /// Host code is never given a view of what is shared.
+    /// The count of such accesses. Shared ones have none, since host code never gets a view of what
+    /// is shared.
     fn of(&self, kind: AccessKind) -> Option<&AtomicUsize> {
         match kind {
             AccessKind::Read => Some(&self.reads),
@@ -30,24 +32,24 @@ impl BoundUses {
         }
     }
 
-    /// A kernel is bound.
+    /// A kernel has been bound.
     pub(crate) fn begin(&self, kind: AccessKind) {
         if let Some(count) = self.of(kind) {
-            // Relaxed: the borrows order it, see above.
+            // Relaxed: ordered by the borrows, see above.
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// It is in the ledger, or dropped.
+    /// A bound kernel has been entered in the ledger, or dropped.
     pub(crate) fn end(&self, kind: AccessKind) {
         if let Some(count) = self.of(kind) {
-            // Release: pairs with the look, after which the ledger is asked.
+            // Release: pairs with the acquire in `check`, after which the ledger is asked.
             count.fetch_sub(1, Ordering::Release);
         }
     }
 
-    /// Whether host code may do this: `conflict` if a kernel is bound that must not run beside it,
-    /// else what the ledger says.
+    /// Whether host code may have a view with which it makes accesses of `kind`: `conflict` if a
+    /// kernel is bound that must not run beside it; otherwise, what the ledger says.
     pub(crate) fn check<E>(
         &self,
         kind: AccessKind,

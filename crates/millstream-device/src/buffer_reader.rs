@@ -1,4 +1,4 @@
-//! Reading a buffer that stays its owner's.
+//! Reading a buffer that remains its owner's.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,5 +1,4 @@
-//! The folder on disk for what can be made again: kernels' code, transfer
-//! tables.
+//! The folder on disk for what can be made again: kernels' code and transfer tables.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -20,54 +19,54 @@ pub(crate) fn folder() -> Option<PathBuf> {
     Some(cache.or_else(home)?.join("millstream"))
 }
 
-/// Writes `parts` one after the other into `file`: all of them or nothing, also if the machine
-/// goes down.
+/// Writes `parts`, one after the other, into `file`: either all or nothing, even if the machine goes down.
 pub(crate) fn write(file: &Path, parts: &[&[u8]]) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    // As any other file, which the mask lets others read: temporary ones are private otherwise.
+    // Created like any other file, so that the umask decides who may read it: temporary files are
+    // otherwise private.
     let create = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
     let mut temporary = tempfile::Builder::new().make_in(folder, create)?;
     parts.iter().try_for_each(|part| temporary.write_all(part))?;
-    // The name may come to the disk before what is not there yet.
+    // Otherwise the new name could reach the disk before the contents.
     temporary.as_file().sync_data()?;
     temporary.persist(file)?;
     Ok(())
 }
 
-/// Held by whoever changes `file` according to what is in it, in all processes.
+/// A lock, for all processes, to be held while `file` is changed according to its contents.
 ///
 /// # Errors
 /// A folder that nobody may write to.
 pub(crate) fn lock(file: &Path) -> std::io::Result<File> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    // Not the file itself, which a new one replaces.
+    // A separate file, since `file` itself gets replaced.
     let lock = File::create(file.with_extension("lock"))?;
-    // Where files cannot be locked, of two at once one is lost, which costs time only.
+    // If files cannot be locked, one of two simultaneous changes is lost, which costs only time.
     let _ = lock.lock();
     Ok(lock)
 }
 
-/// Marks a file as used now: [`shrink`] keeps what was used last.
+/// Marks a file as just used: [`shrink`] keeps the most recently used ones.
 #[cfg(feature = "cuda")]
 pub(crate) fn touch(file: &Path) {
-    // A file that cannot be marked goes sooner, which costs time only.
+    // A file that cannot be marked is removed earlier, which costs only time.
     let _ = File::open(file).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
-/// Removes files of `folder` that `is_one` has named, those first that nobody has used for the longest
-/// time, until they have `most` bytes together.
+/// Removes files of `folder` for which `is_one` is true, the least recently used first, until they
+/// have at most `most` bytes in all.
 ///
 /// # Errors
-/// A folder that cannot be read. What cannot be removed stays.
+/// A folder that cannot be read. Files that cannot be removed stay.
 #[cfg(feature = "cuda")]
 pub(crate) fn shrink(
     folder: &Path,
     is_one: impl Fn(&Path) -> bool,
     most: u64,
 ) -> std::io::Result<()> {
-    // Others may remove files meanwhile.
+    // `None` also if somebody has removed the file meanwhile.
     let used = |entry: std::fs::DirEntry| -> Option<(SystemTime, u64, PathBuf)> {
         let (file, about) = (entry.path(), entry.metadata().ok()?);
         let is_one = about.is_file() && is_one(&file);

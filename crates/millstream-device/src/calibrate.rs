@@ -1,4 +1,4 @@
-//! Measures how long transfers take, through the streams and events that links use.
+//! Measures how long transfers take through the streams and events that links use.
 
 use std::time::Instant;
 
@@ -18,14 +18,13 @@ const SIZES: [usize; 8] =
     [4 << 10, 64 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20, 16 << 20, 64 << 20];
 /// Bytes of the copies submitted together.
 const BATCH: usize = 64 << 20;
-/// At most so many copies are submitted together: small ones take no longer when
-/// there are more.
+/// The most copies submitted together: with more, small ones take no longer.
 const MOST_COPIES: usize = 64;
-/// Measurements, of which the median counts.
+/// Number of measurements, of which the median is taken.
 const BATCHES: usize = 5;
 const SINGLES: usize = 15;
 
-/// One memory, with a buffer to copy from and one to copy into.
+/// A memory, with a buffer to copy from and one to copy into.
 struct Endpoint {
     name: String,
     device: Device,
@@ -81,13 +80,13 @@ impl DeviceSet {
         Ok(TransferTable::new(transfers))
     }
 
-    /// One way from one memory to another; `None` if it is not there.
+    /// A way from one memory to another; `None` if these two do not have it.
     fn route(&self, way: TransferWay, from: &Device, to: &Device) -> Result<Option<Route>> {
         let launches = |device: &Device| device.prepare_copies_by_kernel().is_ok();
         let is_there = match way {
             TransferWay::Copy => true,
             TransferWay::Push => from.reaches(to) && launches(from),
-            // Within the host's memory, or to and from it, there is nothing in between.
+            // Only between GPUs: otherwise, the host's memory is an end of the transfer.
             TransferWay::Host => {
                 from != to && from.is_gpu() && to.is_gpu() && launches(from) && launches(to)
             }
@@ -95,10 +94,10 @@ impl DeviceSet {
         if !is_there {
             return Ok(None);
         }
-        // The GPU's copy engine wherever there is a GPU, as links do.
+        // If either is a GPU, its copy engine copies, as in links.
         let copies = way == TransferWay::Copy && !from.is_gpu();
         let first = if copies { to } else { from }.stream_of(StreamKind::Copy)?;
-        // Where memory of the other is out of reach, links go through the host's.
+        // If the other's memory is out of reach, links copy through the host's.
         if way != TransferWay::Host && !from.copies_through_host(to) {
             return Ok(Some(Route { way, first, second: None }));
         }
@@ -144,11 +143,11 @@ impl DeviceSet {
 struct Route {
     way: TransferWay,
     first: Stream,
-    /// Out of the host's memory, if that is in between.
+    /// The stream and buffers for the way out of the host's memory, if that lies in between.
     second: Option<(Stream, [Between; 2])>,
 }
 
-/// Memory of the host on the way.
+/// A buffer in the host's memory on the way.
 struct Between {
     buffer: DeviceBuffer<u8>,
     free_after: Option<Event>,
@@ -191,7 +190,7 @@ fn copy(way: TransferWay, stream: &Stream, from: Part<'_, u8>, to: PartMut<'_, u
     }
 }
 
-/// Microseconds of a transfer among many, and of one alone until it is awaited.
+/// Microseconds of a transfer among many, and of a single one until it has been awaited.
 async fn measure(
     route: &mut Route,
     source: &DeviceBuffer<u8>,

@@ -1,12 +1,12 @@
-//! Code of the program on threads that others rely on.
+//! Runs code of the program on threads that others rely on.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs code of the program. A panic is its own, and the thread goes on.
+/// Runs code of the program. If it panics, the thread goes on.
 pub(crate) fn contain(work: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
-        // What was thrown may panic when it is dropped.
+        // The payload's drop might panic again: leak it.
         std::mem::forget(panic);
     }
 }
@@ -15,7 +15,7 @@ pub(crate) fn contain(work: impl FnOnce()) {
 pub fn panic_text(panic: Box<dyn Any + Send>) -> Option<String> {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    // What was thrown may panic itself.
+    // Dropping the panic payload may panic, too.
     contain(|| drop(panic));
     text
 }

@@ -43,7 +43,7 @@ pub struct CudaSource {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blocks {
-    /// Enough for the work elements, or to fill the GPU.
+    /// As many as the work elements need, or as fill the GPU.
     AsNeeded,
     These(u32),
     Uncapped,
@@ -51,10 +51,10 @@ enum Blocks {
     Each,
 }
 
-/// Of one launch, by CUDA's rule.
+/// The most blocks of one launch, by CUDA's rules.
 const MOST_BLOCKS: u32 = i32::MAX as u32;
 
-/// Blocks that fill a GPU, and those of them that two multiprocessors run.
+/// The blocks that fill a GPU, and how many of them two multiprocessors run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capacity {
     pub(crate) full: u32,
@@ -191,13 +191,13 @@ impl CudaSource {
         crate::cuda::compile_with_log(self, architecture)
     }
 
-    /// Whether blocks get all the memory of their own that they may have.
+    /// Whether each block gets all the shared memory that it may have.
     #[cfg(feature = "cuda")]
     pub(crate) fn has_shared_memory(&self) -> bool {
         self.has_shared_memory
     }
 
-    /// Blocks and threads for `size` work elements on a GPU of that capacity.
+    /// Blocks and threads for `size` work elements on a GPU of this capacity.
     #[cfg_attr(not(any(feature = "cuda", test)), expect(dead_code))]
     pub(crate) fn dimensions(&self, size: usize, capacity: Capacity) -> (u32, u32) {
         let full = capacity.full.max(1);

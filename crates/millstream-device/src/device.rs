@@ -47,13 +47,13 @@ pub(crate) struct DeviceCore {
     pub(crate) host_memory: Arc<HostMemory>,
     pub(crate) place: DevicePlace,
     topology: Arc<Topology>,
-    /// Keeps watching the GPUs' streams.
+    /// Keeps the threads alive that watch the GPUs' streams.
     _gpus: Gpus,
     next_buffer: Arc<AtomicU64>,
     pub(crate) trace: Option<Trace>,
 }
 
-/// Whose memory and streams a device's are.
+/// Where a device's memory and streams are.
 #[derive(Debug)]
 pub(crate) enum DevicePlace {
     /// The host's.
@@ -78,9 +78,9 @@ impl DeviceCore {
         &self.name
     }
 
-    /// Takes `bytes` from the budget, and says how many were taken.
+    /// Takes `bytes` from the budget. Returns how many were really taken.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<u64> {
-        // An empty buffer counts too: it is the device's own memory.
+        // An empty buffer counts, too: it belongs to the device's memory.
         let bytes = bytes.max(1);
         match self.memory.take(bytes) {
             Ok(()) => Ok(bytes),
@@ -89,7 +89,7 @@ impl DeviceCore {
     }
 
     pub(crate) fn number_buffer(&self) -> u64 {
-        // Relaxed: only a number is needed.
+        // Relaxed: the numbers need only differ.
         self.next_buffer.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -97,7 +97,7 @@ impl DeviceCore {
     pub(crate) fn is_connected(&self, owner: &DeviceCore) -> bool {
         match (self.index, owner.index) {
             (Some(here), Some(there)) => self.topology.link(here, there) > LinkKind::Host,
-            // The host's memory is everyone's.
+            // Every device reaches the host's memory.
             _ => true,
         }
     }
@@ -133,7 +133,7 @@ impl DeviceCore {
         self.memory.give_back(bytes);
     }
 
-    /// What the budget has allowed, there is not.
+    /// The error when memory within the budget does not exist.
     pub(crate) fn out_of_memory(&self, requested: u64) -> Error {
         let free = match &self.place {
             DevicePlace::Host => None,
@@ -143,7 +143,7 @@ impl DeviceCore {
         self.refused(requested, self.memory.in_use(), free)
     }
 
-    /// The host has no memory for what a device needs there.
+    /// The error when the host has no memory for something that a device needs there.
     pub(crate) fn out_of_host_memory(&self, requested: u64) -> Error {
         let MemoryUse { in_use, budget, .. } = MemoryBudget::of_machine();
         let (device, budget) = ("host".to_string(), budget.unwrap_or(u64::MAX));

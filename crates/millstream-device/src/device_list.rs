@@ -45,7 +45,7 @@ pub(crate) struct Entry {
 /// The last number that the driver could give a GPU: its numbers are C's `int`s.
 const LAST_GPU: usize = i32::MAX as usize;
 
-/// Twice what nodes have: where every device sends to every other, links are as many as the
+/// Twice as many as nodes have. If every device sends to every other, the number of links is the
 /// square of this, each with packets of its own.
 const MOST: usize = 32;
 
@@ -71,7 +71,7 @@ impl DeviceList {
         DeviceList::available_or_fault().map(|(list, _)| list)
     }
 
-    /// As [`DeviceList::available`], and why GPUs that are there are not in the list.
+    /// As [`DeviceList::available`], with the reason why existing GPUs are not in the list, if there are any.
     pub(crate) fn available_or_fault() -> Result<(DeviceList, Option<Error>), Error> {
         const VARIABLE: &str = "MILLSTREAM_DEVICES";
         let Some(list) = variable(VARIABLE) else {
@@ -117,7 +117,7 @@ impl DeviceList {
             let whole = entry.count.min(left / entry.virtual_devices);
             left -= whole * entry.virtual_devices;
             entries.push(Entry { count: whole, ..entry });
-            // Some of the virtual devices of the next one.
+            // The remainder: some of the virtual devices of the next GPU.
             let next = usize::from(whole < entry.count);
             let part = next * left;
             left -= part;
@@ -174,7 +174,7 @@ impl FromStr for DeviceList {
 }
 
 impl DeviceList {
-    /// Whether there are few enough to be opened: a program may ask for any number.
+    /// Whether there are few enough devices to open: a program may ask for any number.
     ///
     /// # Errors
     /// [`Error::DeviceList`] if not.
@@ -227,7 +227,7 @@ fn parse_entry(entry: &str) -> Result<Entry, String> {
     if count > MOST || virtual_devices > MOST {
         return Err(format!("{entry:?} names more than {MOST} devices"));
     }
-    // The count is small.
+    // The last number is less than `first + MOST`: the count is small.
     if first > LAST_GPU - MOST {
         return Err(format!("{entry:?} names a GPU that no machine has"));
     }

@@ -26,7 +26,7 @@ use crate::{Result, Waits, cache, transfer_cache};
 #[derive(Debug)]
 pub struct DeviceSetBuilder {
     pub(crate) devices: DeviceList,
-    /// Why there are no GPUs among them.
+    /// Why GPUs are not among the devices, if there is a reason.
     unused: Option<String>,
     memory_budget: Option<u64>,
     threads: Option<usize>,
@@ -149,7 +149,7 @@ impl DeviceSetBuilder {
         Ok(DeviceSet { shared: Arc::new(set) })
     }
 
-    /// What the list asks for, in its order.
+    /// The devices that the list asks for, in its order.
     fn plan(&self, gpus: &Gpus) -> Result<Vec<PlannedDevice>> {
         let mut planned = Vec::new();
         let mut hosts = 0;
@@ -178,7 +178,7 @@ impl DeviceSetBuilder {
         Ok(planned)
     }
 
-    /// How the devices are connected, and what was wrong with what is known of it.
+    /// How the devices are connected, and what is wrong with stored data about it, if anything.
     fn connect(
         &self,
         gpus: &Gpus,
@@ -188,7 +188,7 @@ impl DeviceSetBuilder {
         if let Some(shape) = &self.topology {
             return Ok((Arc::new(discovered.shaped_like(shape)?), Vec::new()));
         }
-        // A simulation must not depend on what was measured once.
+        // A simulation must not depend on earlier measurements.
         let Some(folder) = cache::folder().filter(|_| self.seed.is_none()) else {
             return Ok((Arc::new(discovered), Vec::new()));
         };
@@ -205,7 +205,7 @@ impl DeviceSetBuilder {
 pub(crate) struct PlannedDevice {
     pub(crate) name: String,
     pub(crate) driver: Driver,
-    /// Of the physical device, among those of its driver.
+    /// Number of the physical device among those of its driver.
     pub(crate) ordinal: usize,
     memory: Arc<MemoryBudget>,
 }
@@ -241,8 +241,8 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Nobody waits any more, but operations hold memory: threads finish them
-        // on their own, a simulation here.
+        // Nobody waits any more, but operations hold memory. Threads finish them on their own; a
+        // simulation is run here.
         if let Runner::Simulated(simulation) = &*self.runner {
             let _ = simulation.run_until(|| simulation.outstanding() == 0);
         }
@@ -460,7 +460,7 @@ impl DeviceSet {
         }
     }
 
-    /// Waits for a wake.
+    /// Waits until woken.
     fn park(&self, signal: &Signal) {
         let start = Instant::now();
         // Relaxed: the swap before the next poll acquires.
@@ -471,7 +471,7 @@ impl DeviceSet {
         }
     }
 
-    /// Either runs an operation or says that it is the future's turn.
+    /// Either runs an operation, or returns whether it is the future's turn.
     fn turn(&self, simulation: &Simulation, signal: &Signal) -> Result<bool> {
         let woken = signal.woken.load(Ordering::Acquire);
         if woken && (simulation.prefers_task() || !simulation.can_step()) {
@@ -479,7 +479,7 @@ impl DeviceSet {
             return Ok(true);
         }
         match simulation.step() {
-            // Others may have run what this has waited for.
+            // Others may have run what this waited for.
             Err(error) if !signal.woken.load(Ordering::Acquire) => Err(error),
             _ => Ok(false),
         }

@@ -27,7 +27,7 @@ impl<T: Pod> fmt::Debug for Download<T> {
 }
 
 impl<T: Pod> Download<T> {
-    /// Items that are copied to `staging` by what `event` comes after.
+    /// Items that are copied into `staging` by work that comes before `event`.
     pub(crate) fn new(staging: DeviceBuffer<T>, event: Event) -> Download<T> {
         Download { staging, completion: event.completed(), event }
     }
@@ -74,7 +74,7 @@ impl<T: Pod> Download<T> {
     }
 }
 
-/// Items that a thread copies at least.
+/// The fewest items for a thread to copy.
 const PIECE: usize = 1 << 16;
 
 impl<T: Pod + Sync> Download<T> {

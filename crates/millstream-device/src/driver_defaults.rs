@@ -1,8 +1,8 @@
-//! What the CUDA driver reads when it starts.
+//! Settings that the CUDA driver reads when it starts.
 
 use crate::environment::variable;
 
-/// Settings of the driver's, each a variable of the environment, and what may happen without.
+/// The driver's settings: environment variable, value, and what may happen without it.
 const DEFAULTS: [(&str, &str, &str); 2] = [
     ("CUDA_DEVICE_MAX_CONNECTIONS", "12", "kernels that wait may hold up other streams"),
     ("CUDA_MODULE_LOADING", "EAGER", "loading a kernel may wait for those that run"),
@@ -43,7 +43,7 @@ fn is_only_thread() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
-/// What it costs that the driver was not told.
+/// What it may cost that the driver did not get these settings.
 #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
 pub(crate) fn warning() -> Option<String> {
     let unset: Vec<_> = DEFAULTS.iter().filter(|(name, ..)| variable(name).is_none()).collect();
@@ -66,7 +66,7 @@ pub(crate) fn warning() -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The test's thread is beside the process's first.
+    /// A test runs in a thread beside the process's first.
     #[test]
     fn nothing_is_set_beside_other_threads() {
         assert!(!is_only_thread());

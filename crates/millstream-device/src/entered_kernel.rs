@@ -1,4 +1,4 @@
-//! Kernels that are in their streams' order and have not begun.
+//! Kernels that have their place in their stream's order but have not begun.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ use crate::task::{Launch, Task};
 /// ```
 #[must_use = "dropped, it begins"]
 pub struct EnteredKernel {
-    /// Until it begins.
+    /// `Some` until the kernel begins.
     submitted: Option<Submitted>,
     stream: Stream,
     _kept: Option<KeptLaunch>,
@@ -91,18 +91,18 @@ impl EnteredKernel {
 
 impl Drop for EnteredKernel {
     fn drop(&mut self) {
-        // Who listens to the stream hears of a failure.
+        // Those who listen to the stream hear of a failure.
         let _ = self.submitted.take().map(Submitted::finish);
     }
 }
 
-/// A launch that whoever has entered it keeps, too. It never waits for the other: one submits it, the
-/// other only drops it.
+/// A launch that whoever has entered it keeps, too. Neither owner ever waits for the other at the
+/// lock: one submits the launch, the other only drops it.
 #[derive(Clone)]
 pub(crate) struct KeptLaunch(Arc<Mutex<Box<dyn Launch>>>);
 
 impl KeptLaunch {
-    /// The same task, and what there is to keep of it.
+    /// The same task, and a handle by which a launch can be kept.
     pub(crate) fn keep(task: Task) -> (Task, Option<KeptLaunch>) {
         match task {
             Task::Launch(launch) => {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-/// A variable that is set, and not to nothing.
+/// The value of a variable, if it is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }

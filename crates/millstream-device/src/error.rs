@@ -282,7 +282,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A kernel failed because code of the program panicked.
+    /// The error of a kernel in which code of the program panicked.
     pub(crate) fn panicked(kernel: &Arc<str>, device: &str, panic: Box<dyn Any + Send>) -> Error {
         let text = panic_text(panic);
         Error::KernelFailed {

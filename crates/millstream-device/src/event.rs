@@ -122,7 +122,7 @@ pub struct Event {
 }
 
 struct EventCore {
-    /// "event 17 of host:0 compute 2".
+    /// Number and stream, as in "event 17 of host:0 compute 2".
     name: (u64, Arc<str>),
     clock: Clock,
     ledger: Arc<Ledger>,
@@ -136,11 +136,11 @@ struct EventCore {
 
 struct State {
     status: EventStatus,
-    /// Of each [`Completion`] that waits, by its number.
+    /// Wakers of waiting [`Completion`]s, by the completion's number.
     wakers: Vec<(u64, Waker)>,
     numbers: u64,
     callbacks: Vec<Callback>,
-    /// Of those who wait until the driver can wait for it.
+    /// Callbacks of those who wait until the driver can wait for the event.
     on_recorded: Vec<Box<dyn FnOnce() + Send>>,
 }
 
@@ -196,13 +196,13 @@ impl Event {
         }
     }
 
-    /// The driver's event: on a GPU's stream only. [`Event::recorded`] must follow.
+    /// Sets the driver's event; only for events of a GPU's stream. [`Event::recorded`] must follow.
     #[cfg(feature = "cuda")]
     pub(crate) fn set_native(&self, native: Arc<crate::cuda::NativeEvent>) {
         let _ = self.core.native.set(native);
     }
 
-    /// It is recorded: tells those who wait until the driver can wait for it, if it can.
+    /// The event has been recorded. If the driver can now wait for it, tells those who wait for that.
     #[cfg(feature = "cuda")]
     pub(crate) fn recorded(&self) {
         if self.is_for_driver() {
@@ -215,14 +215,14 @@ impl Event {
         callbacks.into_iter().for_each(|callback| callback());
     }
 
-    /// Whether streams may wait for it in the driver: it is recorded, and ends without the host.
+    /// Whether streams may wait for it in the driver: it has been recorded, and ends without the host's help.
     #[cfg(feature = "cuda")]
     fn is_for_driver(&self) -> bool {
         self.native().is_some_and(|native| !native.needs_host())
     }
 
-    /// Calls `callback` when the driver can wait for the event, or it is complete;
-    /// at once if that is so. It must be short, and must not panic.
+    /// Calls `callback` once the driver can wait for the event, or the event is complete; at once
+    /// if that is already so. `callback` must be short, and must not panic.
     #[cfg(feature = "cuda")]
     pub(crate) fn on_recorded(&self, callback: impl FnOnce() + Send + 'static) {
         {
@@ -320,7 +320,7 @@ impl Event {
         }
     }
 
-    /// Everything before the event is done, or its first failure.
+    /// Everything before the event is over; `result` has the first failure, if any.
     pub(crate) fn complete(&self, result: Result<()>) {
         let (wakers, callbacks) = {
             let mut state = self.core.state.lock();
@@ -339,7 +339,7 @@ impl Event {
         wakers.into_iter().for_each(|(_, waker)| contain(move || waker.wake()));
     }
 
-    /// `number`: of whoever asks, from when it first has to wait.
+    /// `number` identifies the asker; it is set when the asker first has to wait.
     fn poll(&self, number: &mut Option<u64>, waker: &Waker) -> Poll<Result<()>> {
         let mut before = None;
         let result = {
@@ -352,14 +352,14 @@ impl Event {
                 _ => Some(outcome(&state.status)),
             }
         };
-        // What a waker holds may be anything, and is let go without a lock.
+        // A waker's drop may run any code: do it without a lock.
         drop(before);
         let Some(result) = result else { return Poll::Pending };
         self.merge_into_host();
         Poll::Ready(result)
     }
 
-    /// Whoever has this number does not wait any more.
+    /// The asker with this number no longer waits.
     fn forget(&self, number: u64) {
         let forgotten = {
             let mut state = self.core.state.lock();
@@ -371,7 +371,7 @@ impl Event {
 }
 
 impl State {
-    /// The waker in whose place this one is.
+    /// Registers a waker. Returns the one that it replaces, if any.
     fn register(&mut self, number: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
         let is_here = |(its, _): &&mut (u64, Waker)| Some(*its) == *number;
         if let Some((_, registered)) = self.wakers.iter_mut().find(is_here) {
@@ -398,7 +398,7 @@ fn outcome(status: &EventStatus) -> Result<()> {
 #[must_use = "futures do nothing unless polled"]
 pub struct Completion {
     event: Event,
-    /// Once it has had to wait.
+    /// Set once it has had to wait.
     number: Option<u64>,
 }
 

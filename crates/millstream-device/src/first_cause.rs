@@ -1,4 +1,4 @@
-//! The first failure of a stream, and who wants to hear of it.
+//! The first failure of a stream, and those who want to hear of it.
 
 use std::fmt;
 use std::mem::take;
@@ -13,28 +13,28 @@ type Listener = Box<dyn FnOnce(Error) + Send>;
 
 #[derive(Default)]
 struct Listeners {
-    /// With a number each.
+    /// Each with its number.
     waiting: Vec<(u64, Listener)>,
     numbers: u64,
 }
 
 impl Drop for Listeners {
-    /// What they hold may be anything, and goes on a thread that others rely on.
+    /// Listeners may hold anything, so a panic in a drop must not end this thread, on which others rely.
     fn drop(&mut self) {
         take(&mut self.waiting).into_iter().for_each(|listener| contain(move || drop(listener)));
     }
 }
 
-/// The first failure of a stream. Looked at for each operation, by whoever submits and whoever
-/// performs: as long as there is none, nobody writes.
+/// The first failure of a stream. For each operation, both those who submit and those who perform
+/// look at it; nobody writes to it as long as there is no failure.
 #[derive(Default)]
 pub(crate) struct FirstCause {
     cause: OnceLock<Error>,
-    /// Of a GPU's stream: the first failure that it has come to. What the driver has refused is ahead
-    /// of it at first.
+    /// For a GPU's stream: the first failure that the stream has come to. At first, what the driver
+    /// has refused is ahead of the stream.
     #[cfg(feature = "cuda")]
     reached: OnceLock<Error>,
-    /// Changes with the cause: who is here is told when it is set.
+    /// Its lock is held when the cause is set, so a listener either is told or finds the cause.
     listeners: Mutex<Listeners>,
 }
 
@@ -49,8 +49,8 @@ impl FirstCause {
         self.cause.get()
     }
 
-    /// Fails the stream, unless it has failed. Whoever listens is told by
-    /// [`Untold::tell`], when the caller holds no locks.
+    /// Fails the stream, unless it has failed already. Listeners are told by [`Untold::tell`], once
+    /// the caller holds no locks.
     pub(crate) fn set(&self, cause: Error) -> Untold {
         let mut listeners = self.listeners.lock();
         if self.cause.set(cause.clone()).is_err() || listeners.waiting.is_empty() {
@@ -59,7 +59,7 @@ impl FirstCause {
         Untold(Some(Box::new((cause, take(&mut listeners.waiting)))))
     }
 
-    /// As [`FirstCause::set`], of what the stream has come to.
+    /// As [`FirstCause::set`], for a failure that the stream has come to.
     #[cfg(feature = "cuda")]
     pub(crate) fn set_reached(&self, cause: Error) -> Untold {
         let _ = self.reached.set(cause.clone());
@@ -71,8 +71,8 @@ impl FirstCause {
         self.reached.get()
     }
 
-    /// Calls `listener` when there is a cause, at once if there is. Its number, for
-    /// [`FirstCause::forget`].
+    /// Calls `listener` when there is a cause; at once if there is one already. Returns its number,
+    /// for [`FirstCause::forget`].
     pub(crate) fn on_set(&self, listener: impl FnOnce(Error) + Send + 'static) -> u64 {
         let (cause, number) = {
             let mut listeners = self.listeners.lock();
@@ -90,29 +90,29 @@ impl FirstCause {
         number
     }
 
-    /// Does not call a listener any more.
+    /// Ensures that a listener that has not been called never will be.
     pub(crate) fn forget(&self, number: u64) {
         let mut listeners = self.listeners.lock();
         let place = listeners.waiting.iter().position(|(its, _)| *its == number);
         let forgotten = place.map(|place| listeners.waiting.swap_remove(place));
         drop(listeners);
-        // What it holds may be anything, and is let go without a lock.
+        // A listener's drop may run any code: do it without the lock.
         drop(forgotten);
     }
 }
 
-/// A failure that those who listen have not been told.
+/// A failure of which the listeners have not been told yet.
 #[must_use = "those who listen are to be told"]
 pub(crate) struct Untold(Option<Box<(Error, Vec<(u64, Listener)>)>>);
 
 impl Untold {
-    /// Nobody listens, or nothing has failed.
+    /// Nothing to tell: nobody listens, or nothing has failed.
     #[cfg(feature = "cuda")]
     pub(crate) fn nothing() -> Untold {
         Untold(None)
     }
 
-    /// Tells them.
+    /// Tells the listeners.
     pub(crate) fn tell(self) {
         let Some((cause, listeners)) = self.0.map(|told| *told) else { return };
         for (_, listener) in listeners {

@@ -1,4 +1,4 @@
-//! How kernels of a gang take the buffers of all its devices.
+//! How a gang's kernels take the buffers of all its devices.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub struct GangRead<T>(PhantomData<T>);
 #[derive(Debug)]
 pub struct GangWrite<T>(PhantomData<T>);
 
-// SAFETY: what is bound is given out as what it is, in its place.
+// SAFETY: what is bound is given out in its place and in the way in which it was bound.
 unsafe impl<T: Pod + Send + Sync> Parameter for GangRead<T> {
     type Bound = BoundGang;
     type View<'a> = &'a [T];
@@ -74,7 +74,7 @@ unsafe impl<T: Pod + Send + Sync> Parameter for GangRead<T> {
     }
 }
 
-// SAFETY: what is bound is given out as what it is, in its place.
+// SAFETY: what is bound is given out in its place and in the way in which it was bound.
 unsafe impl<T: Pod + Send + Sync> Parameter for GangWrite<T> {
     type Bound = BoundGang;
     type View<'a> = &'a mut [T];
@@ -158,7 +158,7 @@ impl<'a, T: Pod + Send + Sync> From<&'a mut [DeviceBuffer<T>]> for GangPartsMut<
     }
 }
 
-/// The buffers of all devices, and which is the kernel's own.
+/// The buffers of all devices, and the number of the kernel's own one.
 // SAFETY: a read of its own buffer is declared, which is all that a twin sees.
 unsafe impl<T: Pod + Send + Sync> Argument<GangRead<T>> for (&GangParts<'_, T>, usize) {
     fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {
@@ -167,7 +167,7 @@ unsafe impl<T: Pod + Send + Sync> Argument<GangRead<T>> for (&GangParts<'_, T>, 
     }
 }
 
-/// The buffers of all devices, and which is the kernel's own.
+/// The buffers of all devices, and the number of the kernel's own one.
 // SAFETY: a write of its own buffer is declared, which is all that a twin sees.
 unsafe impl<T: Pod + Send + Sync> Argument<GangWrite<T>> for (&GangPartsMut<'_, T>, usize) {
     fn bind(self, accesses: &mut Accesses) -> Result<BoundGang> {

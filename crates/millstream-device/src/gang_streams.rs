@@ -31,7 +31,7 @@ impl Stream {
     }
 }
 
-/// Which of its GPU's streams each device takes.
+/// The turn at its GPU's lanes that each device takes.
 #[cfg(feature = "cuda")]
 fn turns_of(devices: &[Device]) -> Vec<Option<usize>> {
     let gpu = |device: &'_ Device| match &device.core.place {
@@ -48,7 +48,8 @@ fn turns_of(devices: &[Device]) -> Vec<Option<usize>> {
     vec![None; devices.len()]
 }
 
-/// As many turns of each GPU as it has devices here are taken at once: nobody's are in between.
+/// For each GPU, takes as many consecutive turns at once as it has devices here, so that nobody
+/// else's turn lies in between.
 #[cfg(feature = "cuda")]
 fn turns<G>(gpus: &[Option<&G>], take: impl Fn(&G, usize) -> usize) -> Vec<Option<usize>> {
     let mut turns = vec![None; gpus.len()];
@@ -74,7 +75,7 @@ mod tests {
         const LANES: usize = 8;
         let (one, other) = (Cell::new(0), Cell::new(3));
         let take = |gpu: &Cell<usize>, count| {
-            // Somebody else takes a turn after each time.
+            // Somebody else takes a turn after each call.
             gpu.replace(gpu.get() + count + 1)
         };
         let mut gpus = vec![Some(&one); LANES];

@@ -1,4 +1,4 @@
-//! The GPUs of a device set, if it has any and this build can use them.
+//! The GPUs of a device set, if it has any and if this build can use them.
 
 #[cfg(feature = "cuda")]
 use std::sync::Arc;
@@ -45,7 +45,8 @@ pub fn gpu_fault() -> Option<Error> {
     return None;
 }
 
-/// A machine whose GPUs are not used: its processors, not how many of them this process may have.
+/// The description of a machine whose GPUs are not used: its processors, but not how many of them
+/// this process may use.
 fn host_machine() -> String {
     let processors = RefreshKind::nothing().with_cpu(CpuRefreshKind::nothing());
     let system = System::new_with_specifics(processors);
@@ -132,7 +133,7 @@ impl Gpus {
         Ok(Gpus { runtime: Some(crate::cuda::Runtime::open(&ordinals, builder.trace.as_ref())?) })
     }
 
-    /// Where host memory comes from: GPUs must reach it.
+    /// The source of host memory, which GPUs must reach if there are any.
     pub(crate) fn host_memory(&self) -> HostMemory {
         match &self.runtime {
             Some(runtime) => HostMemory::Pinned(Arc::clone(runtime.pinned())),
@@ -140,12 +141,12 @@ impl Gpus {
         }
     }
 
-    /// Set by a fault of one of them.
+    /// The record of the first fault of one of these GPUs.
     pub(crate) fn poison(&self) -> Poison {
         self.runtime.as_ref().map_or_else(Poison::default, |runtime| runtime.poison().clone())
     }
 
-    /// Memory of a GPU, as much as it has unless there is a budget.
+    /// The budget of a GPU: what is set or, if nothing is, all its memory.
     pub(crate) fn memory(&self, ordinal: usize, budget: Option<u64>) -> Result<MemoryBudget> {
         match (budget, self.gpu(ordinal)) {
             (None, Some(gpu)) => Ok(MemoryBudget::new(Some(gpu.total_memory()?))),
@@ -153,7 +154,7 @@ impl Gpus {
         }
     }
 
-    /// Where one more device is.
+    /// The place of one more device.
     pub(crate) fn place(&self, driver: Driver, ordinal: usize) -> Result<DevicePlace> {
         match (driver, self.gpu(ordinal)) {
             (Driver::Host, _) => Ok(DevicePlace::Host),
@@ -184,7 +185,8 @@ impl Gpus {
         Topology::from_links(names, link).with_locations(locations.collect())
     }
 
-    /// The driver and all GPUs of the machine, or its host devices.
+    /// A description of the driver and all GPUs of the machine, or of the machine itself if there
+    /// are only host devices.
     pub(crate) fn machine(&self) -> Result<String> {
         match &self.runtime {
             Some(runtime) => runtime.machine(),
@@ -192,7 +194,7 @@ impl Gpus {
         }
     }
 
-    /// What the driver should have been told before it was started.
+    /// What settings the driver should have had before it was started.
     pub(crate) fn warning(&self) -> Option<String> {
         self.runtime.as_ref().and_then(|_| crate::driver_defaults::warning())
     }
@@ -201,8 +203,8 @@ impl Gpus {
         self.runtime.as_ref().map_or(0, |runtime| runtime.outstanding())
     }
 
-    /// Whether a thread that has waited for so long should look again, after a
-    /// pause that this makes, rather than sleep.
+    /// Whether a thread that has waited for this long should look again, after a pause that this
+    /// call makes, instead of sleeping.
     pub(crate) fn stay_awake(&self, waited: Duration) -> bool {
         self.runtime.is_some() && crate::cuda::stay_awake(waited)
     }

@@ -22,10 +22,10 @@ pub struct Block {
     pub range: Range<usize>,
 }
 
-/// Elements of a block on a host device: enough to be worth a task.
+/// Work elements of a block on a host device: enough to be worth a task.
 const BLOCK_SIZE: usize = 2048;
 
-/// Blocks for each of several threads: they take different times.
+/// Blocks for each of several threads: more than one, since blocks take different times.
 const BLOCKS_OF_A_THREAD: usize = 8;
 
 impl Grid {
@@ -51,7 +51,7 @@ impl Grid {
     /// ```
     pub fn of_shares(size: usize, least: usize) -> Grid {
         let blocks = match rayon::current_thread_index() {
-            // On a simulated device, or outside of a pool of its own.
+            // On a simulated device, or outside of a device's thread pool.
             None => 1,
             Some(_) if rayon::current_num_threads() == 1 => 1,
             Some(_) => BLOCKS_OF_A_THREAD * rayon::current_num_threads(),
@@ -90,13 +90,13 @@ impl Grid {
     }
 }
 
-/// Not generic, so that it is compiled once, and not for each kernel.
+/// Not generic, so that it is compiled only once instead of once for each kernel.
 fn for_each_index(
     blocks: usize,
     work: &(dyn Fn(usize) -> KernelResult + Send + Sync),
 ) -> KernelResult {
     match rayon::current_thread_index() {
-        // On a simulated device, or outside of a pool of its own, one by one.
+        // On a simulated device, or outside of a device's thread pool, one by one.
         None => (0..blocks).try_for_each(work),
         Some(_) => (0..blocks).into_par_iter().try_for_each(work),
     }

@@ -1,4 +1,4 @@
-//! Buffers whose users take turns by words, and the words.
+//! Buffers whose users take turns by means of words, and those words.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -123,8 +123,8 @@ impl<T: Pod> GuardedBuffer<T> {
         let (turns, items) = self.host_items(&range)?;
         let _one = self.alone_on_thread()?;
         let _turn = Turn::new(turns.lock.read(), turns, self.bell());
-        // SAFETY: in range, and whoever writes in the host's memory takes the lock, or has
-        // answered for it: see `part_mut`.
+        // SAFETY: in range; whoever writes into the host's memory takes the lock, or has vouched
+        // for it: see `part_mut`.
         Ok(read(unsafe { std::slice::from_raw_parts(items, range.len()) }))
     }
 
@@ -137,7 +137,7 @@ impl<T: Pod> GuardedBuffer<T> {
         let (turns, items) = self.host_items(&range)?;
         let _one = self.alone_on_thread()?;
         let _turn = Turn::new(turns.lock.write(), turns, self.bell());
-        // SAFETY: in range, and the lock is ours alone; for copies of GPUs, see `part_mut`.
+        // SAFETY: in range, and the lock is held exclusively; for copies of GPUs, see `part_mut`.
         Ok(write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) }))
     }
 
@@ -165,15 +165,15 @@ impl<T: Pod> GuardedBuffer<T> {
 }
 
 thread_local! {
-    /// Buffers at whose items host code of this thread is.
+    /// Buffers whose items host code of this thread is using.
     static AT_ITEMS_OF: RefCell<Vec<*const Allocation>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Until it is dropped, host code of this thread is at a buffer's items.
+/// Host code of this thread uses a buffer's items until this is dropped.
 struct AtItems(*const Allocation);
 
 impl AtItems {
-    /// Nothing if it is there already.
+    /// `None` if it uses them already.
     fn new(buffer: *const Allocation) -> Option<AtItems> {
         AT_ITEMS_OF.with_borrow_mut(|buffers| {
             (!buffers.contains(&buffer)).then(|| {
@@ -212,7 +212,7 @@ impl<T> Clone for GuardedItems<'_, T> {
 
 impl<T> Copy for GuardedItems<'_, T> {}
 
-// SAFETY: the pointer is only followed with the lock.
+// SAFETY: the pointer is dereferenced only while the lock is held.
 unsafe impl<T: Send + Sync> Send for GuardedItems<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for GuardedItems<'_, T> {}
@@ -244,7 +244,7 @@ impl<T: Pod> GuardedItems<'_, T> {
     fn read_in_turn<R>(&self, range: &Range<usize>, read: impl FnOnce(&[T]) -> R) -> Option<R> {
         let (turns, items) = self.at(range)?;
         let _turn = Turn::new(turns.try_read()?, turns, self.allocation.device.runner.bell());
-        // SAFETY: in range; whoever writes takes the lock, or has answered for it: see `part_mut`.
+        // SAFETY: in range; whoever writes takes the lock, or has vouched for it: see `part_mut`.
         Some(read(unsafe { std::slice::from_raw_parts(items, range.len()) }))
     }
 
@@ -269,7 +269,7 @@ impl<T: Pod> GuardedItems<'_, T> {
     ) -> Option<R> {
         let (turns, items) = self.at(range)?;
         let _turn = Turn::new(turns.try_write()?, turns, self.allocation.device.runner.bell());
-        // SAFETY: in range; the lock is ours alone; for copies of GPUs, see `part_mut`.
+        // SAFETY: in range, and the lock is held exclusively; for copies of GPUs, see `part_mut`.
         Some(write(unsafe { std::slice::from_raw_parts_mut(items, range.len()) }))
     }
 
@@ -280,7 +280,7 @@ impl<T: Pod> GuardedItems<'_, T> {
     }
 }
 
-// SAFETY: what is bound is given out as what it is, in its place.
+// SAFETY: what is bound is given out in its place and in the way in which it was bound.
 unsafe impl<T: Pod + Send + Sync> Parameter for Guarded<T> {
     type Bound = Bound;
     type View<'a> = GuardedItems<'a, T>;
@@ -295,7 +295,7 @@ unsafe impl<T: Pod + Send + Sync> Parameter for Guarded<T> {
     }
 }
 
-// SAFETY: a shared use of what is returned is declared; turns do the rest.
+// SAFETY: a shared use of what is returned is declared; taking turns does the rest.
 unsafe impl<T: Pod + Send + Sync> Argument<Guarded<T>> for &GuardedBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         let allocation = self.buffer.allocation();
@@ -328,7 +328,7 @@ impl<'a> WordsView<'a> {
     }
 }
 
-// SAFETY: what is bound is given out as what it is, in its place.
+// SAFETY: what is bound is given out in its place and in the way in which it was bound.
 unsafe impl Parameter for Words {
     type Bound = Bound;
     type View<'a> = WordsView<'a>;
@@ -339,8 +339,8 @@ unsafe impl Parameter for Words {
 
     unsafe fn view(bound: &Bound) -> WordsView<'_> {
         let words = bound.0.items::<u32>().cast::<AtomicU32>();
-        // SAFETY: in range and aligned, same size; whatever runs beside this operation
-        // uses the same atomics.
+        // SAFETY: in range and aligned, of the same size; whatever runs beside this operation uses
+        // the same atomics.
         let words = unsafe { std::slice::from_raw_parts(words, bound.0.len::<u32>()) };
         WordsView { words, bell: bound.0.allocation().device.runner.bell() }
     }

@@ -10,12 +10,12 @@ use crate::{Error, Result};
 /// Items on the host for an upload: owned or shared, never borrowed, because
 /// the copy happens later. Making one moves the items, whatever holds them.
 pub struct HostData<T> {
-    /// In what the owner holds.
+    /// Lies in what the owner holds.
     items: NonNull<[T]>,
     owner: Arc<dyn AsRef<[T]> + Send + Sync>,
 }
 
-// SAFETY: any thread may have references to the items, and let go of the owner.
+// SAFETY: any thread may have references to the items, and may drop the owner.
 unsafe impl<T: Sync> Send for HostData<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for HostData<T> {}
@@ -44,8 +44,8 @@ impl<T> HostData<T> {
     }
 
     pub(crate) fn items(&self) -> &[T] {
-        // SAFETY: the owner gave them for as long as it is borrowed, and nobody can change it or take it apart
-        // while it is held here.
+        // SAFETY: the owner lent them for as long as it is borrowed; while this holds it, nobody
+        // can change it or take it apart.
         unsafe { self.items.as_ref() }
     }
 

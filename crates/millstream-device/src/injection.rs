@@ -46,7 +46,7 @@ impl Injection {
         }
     }
 
-    /// Whether faults are of devices that there are.
+    /// Checks that all faults name existing devices.
     pub(crate) fn check_devices<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<()> {
         let names: Vec<_> = names.collect();
         let mut wanted = self.faults.iter().filter_map(|fault| fault.device.as_deref());

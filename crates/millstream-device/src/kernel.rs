@@ -43,11 +43,11 @@ pub struct KernelFault(Fault);
 enum Fault {
     EarlyReturn,
     Message(String),
-    /// Not of the twin's own making.
+    /// An error that the twin did not cause itself.
     Cause(Box<Error>),
 }
 
-/// The stream fails with this error, as it is.
+/// The stream fails with this very error.
 impl From<Error> for KernelFault {
     fn from(cause: Error) -> KernelFault {
         KernelFault(Fault::Cause(Box::new(cause)))
@@ -71,7 +71,7 @@ impl KernelFault {
         self.0 == Fault::EarlyReturn
     }
 
-    /// What the stream fails with.
+    /// The error that the stream fails with.
     pub(crate) fn into_error(self, kernel: &Arc<str>, device: &str) -> Error {
         match self.0 {
             Fault::Cause(cause) => *cause,
@@ -100,10 +100,10 @@ pub type KernelResult = Result<(), KernelFault>;
 /// How far a block of a twin has come: see [`Kernel::of_steps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To its end.
+    /// The block ran to its end.
     Done,
-    /// To something that is not there yet. The block is called again, from its beginning, when host
-    /// code, a stream or another twin has written a word that it may wait for.
+    /// The block came to something that is not there yet. It is called again, from its beginning,
+    /// once host code, a stream or another twin has written a word that it may be waiting for.
     Waits,
 }
 
@@ -382,7 +382,7 @@ impl<S: Parameter> Kernel<S> {
         Ok(bound)
     }
 
-    /// As [`Kernel::bind`], to be submitted before the caller's borrows of the arguments end.
+    /// As [`Kernel::bind`], but the kernel is submitted while the caller still borrows the arguments.
     pub(crate) fn bind_at_once(
         &self,
         stream: &Stream,

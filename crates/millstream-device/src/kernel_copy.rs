@@ -1,5 +1,5 @@
-//! Copies by kernels instead of copy engines \[G §2.1\]: a device pushes into memory
-//! that it reaches, or pulls from there.
+//! Copies by kernels instead of copy engines \[G §2.1\]: a device pushes into memory that it
+//! reaches, or pulls from it.
 
 use std::marker::PhantomData;
 
@@ -19,10 +19,10 @@ use crate::trusted::Trusted;
 use crate::{Error, Result};
 
 const THREADS: u32 = 256;
-/// Enough to use all of a connection, and few enough to leave most of the
-/// multiprocessors to others: `docs/measurements/links.md`.
+/// Enough blocks to use all of a connection, but few enough to leave most of the multiprocessors to
+/// others: see `docs/measurements/links.md`.
 const MOST_BLOCKS: usize = 64;
-/// Of a thread: four words of 16 bytes.
+/// Bytes that a thread copies: four words of 16 bytes.
 const BYTES_OF_A_THREAD: usize = 64;
 
 const SOURCE: &str = r#"
@@ -44,15 +44,15 @@ const fn source(entry: &'static str) -> CudaSource {
 
 static COPY_BYTES: Kernel<(Read<u8>, Write<u8>)> = Kernel::with_source(
     "copy by kernel",
-    // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
+    // SAFETY: like its twin, the kernel uses its arguments only as the signature says.
     unsafe { Trusted::new(source("copy_bytes")) },
     |_, (from, to)| copied(from, to),
 );
 
-/// As many as one block copies, which knows when all of it is done.
+/// Copies as much as one block can, which knows when all of it is done.
 static COPY_FEW_BYTES: Kernel<(Read<u8>, Write<u8>, Tell)> = Kernel::with_source(
     "copy by kernel",
-    // SAFETY: as above, and it tells when its only block is done.
+    // SAFETY: as above; it tells when its only block is done.
     unsafe { Trusted::new(source("copy_few_bytes")) },
     |_, (from, to, ())| copied(from, to),
 );
@@ -62,7 +62,7 @@ fn copied(from: &[u8], to: &mut [u8]) -> KernelResult {
     Ok(())
 }
 
-/// Work elements of a launch for so many bytes: a thread each.
+/// Work elements of a launch that copies this many bytes: one thread each.
 fn size(bytes: usize) -> usize {
     bytes.div_ceil(BYTES_OF_A_THREAD).clamp(1, MOST_BLOCKS * THREADS as usize)
 }

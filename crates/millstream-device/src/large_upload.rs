@@ -1,5 +1,5 @@
-//! Large uploads to GPUs, in packets through pinned memory that many threads fill: from other
-//! memory the driver copies with one thread, at a sixth of what the bus takes.
+//! Large uploads to GPUs, in packets through pinned memory that many threads fill. From other
+//! memory the driver copies with one thread, at a sixth of what the bus can carry.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,15 +17,15 @@ use crate::part::PartMut;
 use crate::stream::Stream;
 use crate::task::{Place, Task};
 
-/// Bytes from which on an upload is large.
+/// Uploads of this many bytes or more are large.
 const LARGE: usize = 64 << 20;
-/// Bytes of a packet, and of what one thread copies of it.
+/// Bytes of a packet, and of the piece of it that one thread copies.
 const PACKET: usize = 16 << 20;
 const PIECE: usize = 128 << 10;
-/// Packets under way.
+/// The most packets under way.
 const PACKETS: usize = 4;
-/// How long one may be. A stream may wait for what only the caller will do: then the rest is left
-/// to the stream, which need not be waited for.
+/// How long one packet may be under way. The stream may be waiting for something that only the
+/// caller will do: then the rest is left to the stream, and this does not wait for it.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Stream {
@@ -80,7 +80,7 @@ impl Stream {
         self.upload_rest(data.slice(done..items.len())?, done, to)
     }
 
-    /// What comes after so many items.
+    /// Uploads the items behind the first `done` ones.
     fn upload_rest<T: Pod + Send + Sync>(
         &self,
         rest: HostData<T>,
@@ -92,8 +92,8 @@ impl Stream {
         self.submit("upload", &mut accesses, Task::Upload { from: Box::new(rest), to })
     }
 
-    /// How many of so many items have been made. Fewer than all if they are few or for a host device, if there
-    /// is no pinned memory, or if the stream does not come on.
+    /// Returns how many of `len` items have been uploaded: fewer than all if they are few or for a
+    /// host device, if there is no pinned memory, or if the stream makes no progress.
     fn upload_in_packets<T: Pod + Send + Sync>(
         &self,
         len: usize,
@@ -127,20 +127,21 @@ impl Stream {
     }
 }
 
-/// Has all threads make items from `first` on.
+/// Makes items, from number `first` on, with all threads.
 fn in_pieces<T: Send>(first: usize, items: &mut [T], make: &(impl Fn(usize, &mut [T]) + Sync)) {
     let most = (PIECE / size_of::<T>().max(1)).max(1);
     let pieces = items.par_chunks_mut(most).enumerate();
     pieces.for_each(|(piece, items)| make(first + most * piece, items));
 }
 
-/// Copies as many bytes: pages that nobody has touched cost one thread more than the copy.
+/// Copies bytes with all threads; both slices have the same length. Touching new pages costs a
+/// single thread more than the copy.
 pub(crate) fn copy_by_all_threads(from: &[u8], to: &mut [u8]) {
     let pieces = to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE));
     pieces.for_each(|(to, from)| to.copy_from_slice(from));
 }
 
-/// Waits until fewer packets are under way than may be; false if that takes too long.
+/// Waits until there is room for another packet under way; false if that takes too long.
 fn has_room(under_way: &mut VecDeque<Event>) -> bool {
     let start = Instant::now();
     while under_way.len() == PACKETS {
@@ -149,7 +150,7 @@ fn has_room(under_way: &mut VecDeque<Event>) -> bool {
         } else if start.elapsed() > PATIENCE {
             return false;
         } else {
-            // A packet takes several times as long.
+            // A short sleep: a packet takes several times as long.
             std::thread::sleep(Duration::from_micros(20));
         }
     }

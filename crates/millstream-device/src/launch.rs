@@ -60,13 +60,13 @@ pub(crate) enum DeviceCode {
 
 pub(crate) type Library = dyn Fn(&LibraryCall<'_>) -> KernelResult + Send + Sync;
 
-/// What launches of a kernel hold together.
+/// What all launches of a kernel share.
 pub(crate) struct Code<S: Parameter> {
     name: Arc<str>,
     twin: Twin<S>,
     #[cfg_attr(not(feature = "cuda"), expect(dead_code))]
     device_code: Option<DeviceCode>,
-    /// On the GPUs that it has run on.
+    /// The functions on the GPUs that the kernel has run on.
     #[cfg(feature = "cuda")]
     functions: crate::cuda::Functions,
 }
@@ -92,7 +92,7 @@ impl<S: Parameter> Code<S> {
         })
     }
 
-    /// The kernel on a GPU; `load` is called if it has never been there.
+    /// The kernel on a GPU; `load` is called if the kernel has not been loaded there yet.
     pub(crate) fn function(
         &self,
         gpu: u64,
@@ -161,7 +161,7 @@ impl BoundKernel {
         BoundKernel { stream: stream.clone(), name, accesses, task }
     }
 
-    /// The program goes on before the kernel is submitted.
+    /// The program goes on before the kernel is submitted, so its uses of memory are noted as bound.
     pub(crate) fn hold(&mut self) {
         self.accesses.bind();
     }
@@ -255,10 +255,11 @@ struct BoundLaunch<S: Parameter> {
     code: Arc<Code<S>>,
     bound: S::Bound,
     size: usize,
-    /// Blocks of a twin of steps that are not done, once it was called; no others have any, and launches
-    /// are to be small: what one thread has allocated and another gives back takes long if it is not.
+    /// For twins that run in steps, once called: the blocks that are not done. Other twins have
+    /// none, so it is boxed, to keep launches small: freeing memory that another thread has
+    /// allocated takes long for large blocks.
     waiting: Option<Box<Mutex<Option<Vec<usize>>>>>,
-    /// The arguments, if they are written beforehand, but for what a kernel tells.
+    /// The arguments, except what a kernel tells, if they were written beforehand.
     #[cfg(feature = "cuda")]
     ready: Option<Box<ArgumentWriter>>,
 }
@@ -269,8 +270,8 @@ impl<S: Parameter> BoundLaunch<S> {
     }
 }
 
-/// Calls every block that waits. Not generic, so that it is compiled once, and not for each
-/// kernel.
+/// Calls every block that waits. Not generic, so that it is compiled only once instead of once for
+/// each kernel.
 fn step_blocks(
     waiting: &mut Option<Vec<usize>>,
     size: usize,
@@ -281,7 +282,7 @@ fn step_blocks(
         None => all_blocks(size)?,
     };
     let step = |block: usize| Ok((block, over_if_early(twin(block))?));
-    // On a simulated device, or outside of a pool of its own, one by one.
+    // On a simulated device, or outside of a device's thread pool, one by one.
     let steps: Result<Vec<_>, KernelFault> = match rayon::current_thread_index() {
         None => blocks.into_iter().map(step).collect(),
         Some(_) => blocks.into_par_iter().map(step).collect(),
@@ -311,8 +312,8 @@ fn over_if_early(result: Result<Step, KernelFault>) -> Result<Step, KernelFault>
 
 impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
     fn step_twin(&self, device: &str) -> Result<Step> {
-        // SAFETY: the ledger has accepted the accesses declared by `bind`, and
-        // this is their operation.
+        // SAFETY: the ledger has accepted the accesses that `bind` declared, and this is the
+        // operation that makes them.
         let view = unsafe { S::view(&self.bound) };
         let grid = Grid::new(self.size);
         let step = |twin: &_| match &self.waiting {
@@ -356,7 +357,7 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
 
     #[cfg(feature = "cuda")]
     fn tells(&self) -> bool {
-        // A library's call takes no word.
+        // A library's call does not take the word.
         S::TELLS && matches!(self.code.device_code, Some(DeviceCode::Cuda(_)))
     }
 
@@ -410,7 +411,7 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
 
 #[cfg(feature = "cuda")]
 impl<S: Parameter> BoundLaunch<S> {
-    /// What the GPU runs, loaded there, which takes these arguments.
+    /// The code that the GPU runs, loaded there, whose parameters fit these arguments.
     fn function(
         &self,
         context: &crate::cuda::GpuContext,
@@ -446,7 +447,7 @@ impl<S: Parameter> BoundLaunch<S> {
         self.guarded(context, || S::write(&self.bound, to))
     }
 
-    /// Runs what is the program's own: the lane goes on if it panics.
+    /// Runs code of the program: if it panics, the lane goes on.
     fn guarded<R>(&self, context: &crate::cuda::GpuContext, work: impl FnOnce() -> R) -> Result<R> {
         catch_unwind(AssertUnwindSafe(work))
             .map_err(|panic| Error::panicked(&self.code.name, context.name(), panic))

@@ -6,13 +6,13 @@ use std::marker::PhantomData;
 
 use parking_lot::{RwLock, RwLockReadGuard};
 
-/// Of the whole process, as the driver's locks are.
+/// One for the whole process, since the driver's locks are.
 static GATE: RwLock<()> = RwLock::new(());
 
 thread_local! {
-    /// Reasons for which this thread is on one side of the gate, and need not ask again.
+    /// How many reasons there are for which this thread is inside the gate and need not enter it again.
     static INSIDE: Cell<usize> = const { Cell::new(0) };
-    /// Held from the first of them to the last, if that is to launch.
+    /// Held by this thread from the first reason to the last, if the first was to launch.
     static LAUNCHES: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
@@ -32,12 +32,12 @@ pub struct Launching {
     _inside: Inside,
 }
 
-/// Until it is dropped, the thread is. It stays on the thread.
+/// The thread is inside the gate until this is dropped, on the same thread.
 pub(crate) struct Inside(PhantomData<*const ()>);
 
 impl Inside {
-    /// Without asking: for who must not wait for whoever closes the gate, because that one waits
-    /// for this thread.
+    /// Goes inside without waiting at the gate: for threads that must not wait for the one that has
+    /// closed it, because that one waits for them.
     pub(crate) fn begin() -> Inside {
         INSIDE.set(INSIDE.get() + 1);
         Inside(PhantomData)
@@ -52,8 +52,8 @@ impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(INSIDE.get() - 1);
         if !Inside::is_here() {
-            // What a thread holds is gone before its last thread locals are, which may launch or let
-            // go of a GPU.
+            // At a thread's end this may already be gone, while later drops of thread locals still
+            // launch or release a GPU.
             drop(LAUNCHES.try_with(RefCell::take));
         }
     }
@@ -70,25 +70,25 @@ impl Launching {
     pub fn begin() -> Launching {
         if !Inside::is_here() {
             let guard = GATE.read();
-            // At a thread's end, see above, nothing is held: the gate is only waited for.
+            // At a thread's end (see above) nothing can be held: then this only waits for the gate.
             drop(LAUNCHES.try_with(|held| held.replace(Some(guard))));
         }
         Launching { _inside: Inside::begin() }
     }
 }
 
-/// Does something for which the driver may wait for a kernel with its locks held: when nobody
-/// launches, and after what is left to threads. Whoever calls holds no lock that a launch or a
-/// callback may want.
+/// Does something during which the driver may wait for a kernel with its locks held. It is done
+/// while nobody launches, and after the driver has been given what was left to threads. The caller
+/// must hold no lock that a launch or a callback may want.
 #[cfg(feature = "cuda")]
 pub(crate) fn while_nobody_launches<R>(work: impl FnOnce() -> R) -> R {
-    // Whoever launches, and does this nevertheless, is not helped.
+    // A thread that does this while it launches itself gets no protection.
     if Inside::is_here() {
         return work();
     }
     let _guard = GATE.write();
     let _inside = Inside::begin();
-    // What was left before.
+    // Launches that were left to threads before.
     crate::cuda::settle();
     work()
 }
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// When it is dropped, everything that a program's thread local may do.
+    /// When dropped, does all that a program's thread local may do.
     struct Last(mpsc::Sender<()>);
 
     impl Drop for Last {
@@ -118,7 +118,7 @@ mod tests {
     fn thread_locals_may_launch_when_they_are_dropped() {
         let (done, hear) = mpsc::channel();
         let thread = std::thread::spawn(|| {
-            // Those that were first used later are dropped earlier.
+            // Thread locals that were first used later are dropped earlier.
             LAST.set(Some(Last(done)));
             drop(Launching::begin());
         });
@@ -133,7 +133,7 @@ mod tests {
         while_nobody_launches(|| ());
         let (done, hear) = mpsc::channel();
         let other = std::thread::spawn(move || while_nobody_launches(|| done.send(())));
-        // In any order.
+        // They may be dropped in any order.
         drop(first);
         assert!(hear.recv_timeout(Duration::from_millis(20)).is_err());
         drop(second);

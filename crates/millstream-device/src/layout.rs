@@ -3,10 +3,10 @@
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
-/// Bytes of arguments that need no memory of their own.
+/// Bytes of arguments that need no heap memory.
 const ROOM: usize = 4096;
 
-/// Of what a kernel tells: a word's address, and its value.
+/// Bytes of what a kernel tells: a word's address, and its value.
 const TELL_BYTES: usize = 16;
 
 /// Writes arguments as C++ lays them out: each part of a kernel's signature is a
@@ -25,32 +25,32 @@ const TELL_BYTES: usize = 16;
 #[derive(Debug, Default)]
 pub struct ArgumentWriter {
     bytes: SmallVec<[u8; ROOM]>,
-    /// Where the structure begins that is being written, and its alignment so far.
+    /// Where the structure that is being written begins, and its alignment so far.
     start: usize,
     alignment: usize,
     /// Parameters of the kernel: where they start, and their sizes.
     parameters: SmallVec<[(usize, usize); 16]>,
     depth: usize,
-    /// Where the kernel says that it is over, and what; and where that is written.
+    /// The word in which the kernel tells its end, and the value; and where these have been written.
     tell: (u64, u32),
     tell_start: Option<usize>,
 }
 
 impl ArgumentWriter {
-    /// For a kernel that stores a value in a word at its end, if it can.
+    /// For a kernel that stores `tell`'s value in `tell`'s word at its end, if it can.
     #[cfg(feature = "cuda")]
     pub(crate) fn telling(tell: (u64, u32)) -> ArgumentWriter {
         ArgumentWriter { tell, ..ArgumentWriter::default() }
     }
 
-    /// That word, 0 if there is none, and the value.
+    /// Writes that word, 0 if there is none, and the value.
     pub(crate) fn tell(&mut self) {
         let (word, value) = self.tell;
         self.part(8, bytemuck::cast_slice(&[word, u64::from(value)]));
         self.tell_start = Some(self.bytes.len() - TELL_BYTES);
     }
 
-    /// The kernel, whose arguments are written, says something else.
+    /// Replaces the word and value in arguments that are already written.
     #[cfg(feature = "cuda")]
     pub(crate) fn set_tell(&mut self, (word, value): (u64, u32)) {
         if let Some(start) = self.tell_start {
@@ -86,7 +86,7 @@ impl ArgumentWriter {
         let end = self.bytes.len();
         self.start = outer;
         self.depth -= 1;
-        // Where it belongs is known only now.
+        // Its place is known only now: it depends on the alignment.
         let moved = (start - outer).next_multiple_of(alignment) - (start - outer);
         if moved > 0 {
             self.bytes.resize(end + moved, 0);
@@ -106,7 +106,7 @@ impl ArgumentWriter {
         self.parameter(start);
     }
 
-    /// What has been written from `start` on may be a parameter.
+    /// What has been written from `start` on is a parameter, unless it lies within a nested structure.
     fn parameter(&mut self, start: usize) {
         if self.depth <= 1 {
             self.parameters.push((start, self.bytes.len() - start));
@@ -130,7 +130,7 @@ impl ArgumentWriter {
         self.bytes.get(start..start + size)
     }
 
-    /// Where each parameter is, for who only reads it.
+    /// Addresses of the parameters, which must only be read.
     #[cfg(feature = "cuda")]
     pub(crate) fn addresses(&self) -> SmallVec<[*mut std::ffi::c_void; 16]> {
         let base = self.bytes.as_ptr().cast_mut();
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(bytes[40..56], [16, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
     }
 
-    /// Also within a structure that turns out to belong elsewhere.
+    /// Also if it lies within a structure that is moved later.
     #[cfg(feature = "cuda")]
     #[test]
     fn what_a_kernel_tells_is_written_again() {

@@ -1,5 +1,5 @@
-//! Who may touch which buffer when: vector clocks of streams, last accesses of
-//! buffers. `README.md` beside this file has the rules.
+//! Who may touch which buffer when: vector clocks of streams, and last accesses of buffers.
+//! `README.md` beside this file has the rules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Position of a stream in every clock.
 pub(crate) type StreamIndex = usize;
 
-/// For each stream, the last of its operations known to come before.
+/// For each stream, the last of its operations that is known to come before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock(Vec<u64>);
 
@@ -85,8 +85,8 @@ impl Access {
         self.stream == stream && self.kind == kind
     }
 
-    /// The stream does the same again. Names are changed only where they differ: counting
-    /// those who hold one costs more than the rest.
+    /// The stream makes the same access again. Names are replaced only where they differ, since
+    /// changing reference counts would cost more than all the rest.
     fn repeat(&mut self, sequence: u64, place: &Arc<str>, operation: &Arc<str>) {
         self.sequence = sequence;
         for (old, new) in [(&mut self.place, place), (&mut self.operation, operation)] {
@@ -113,37 +113,38 @@ impl Access {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     clocks: Mutex<Clocks>,
-    /// Events that fail by it say nothing of who is at a buffer.
+    /// If it is set, failed events do not tell who still uses a buffer.
     poison: Poison,
 }
 
 #[derive(Debug, Default)]
 struct Clocks {
-    /// What each stream's next operation comes after, itself included.
+    /// What each stream's next operation comes after, including the stream's own earlier operations.
     streams: Vec<Clock>,
     /// What host code has waited for.
     host: Clock,
-    /// Indices of streams that are gone. A successor continues the clock: all
-    /// operations of the predecessor are over.
+    /// Indices of streams that are gone. A new stream continues the clock of an old one, whose
+    /// operations are all over.
     unused: Vec<StreamIndex>,
-    /// Of each stream, the last operation that devices have been given.
+    /// For each stream, the last operation that its device has been given.
     given: Vec<Given>,
 }
 
-/// A stream's last operation that its device has been given.
+/// The last operation of a stream that its device has been given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given(Arc<AtomicU64>);
 
 impl Given {
-    /// By who has given it, and nothing later.
+    /// Called right after an operation has been given to the device.
     pub(crate) fn set(&self, sequence: u64) {
-        // Release, with `Ledger::given`: who has read this finds the operation among those that are not over.
+        // Release, pairs with `Ledger::given`: whoever has read this number finds the operation
+        // among those that are not over.
         self.0.store(sequence, Ordering::Release);
     }
 }
 
 impl Clocks {
-    /// Who of `accesses` is not ordered before an operation of `kind` on `stream`.
+    /// An access that is not ordered before an operation of `kind` on `stream`, or before host code.
     fn conflict<'a>(
         &self,
         stream: Option<StreamIndex>,
@@ -151,7 +152,7 @@ impl Clocks {
         accesses: &'a [Access],
     ) -> Option<&'a Access> {
         let known = stream.map(|stream| &self.streams[stream]);
-        // From the end: who comes later is more likely to be the one that the program has forgotten.
+        // From the end: a later access is more likely to be the one that the program has forgotten.
         accesses.iter().rfind(|access| {
             let seen = known.map_or(0, |clock| clock.get(access.stream));
             kind.conflicts_with(access.kind)
@@ -161,18 +162,18 @@ impl Clocks {
 }
 
 impl Ledger {
-    /// Of devices whose GPUs, if any, have this poison.
+    /// The ledger of devices whose GPUs, if any, share this poison.
     pub(crate) fn new(poison: Poison) -> Ledger {
         Ledger { clocks: Mutex::default(), poison }
     }
 
     /// # Errors
-    /// The fault of a GPU after which others may be at memory that nobody waits for.
+    /// The fault of a GPU, after which others may use memory that nobody waits for.
     pub(crate) fn check_gpus(&self) -> Result<()> {
         self.poison.check()
     }
 
-    /// A place in the clocks for a new stream, and in what devices have been given.
+    /// A place in the clocks for a new stream, and its record of what its device has been given.
     pub(crate) fn open_stream(&self) -> (StreamIndex, Given) {
         let mut clocks = self.clocks.lock();
         let index = clocks.unused.pop().unwrap_or_else(|| {
@@ -183,7 +184,7 @@ impl Ledger {
         (index, clocks.given[index].clone())
     }
 
-    /// All operations that devices have been given.
+    /// For each stream, the operations that devices have been given.
     pub(crate) fn given(&self) -> Clock {
         let clocks = self.clocks.lock();
         Clock(clocks.given.iter().map(|given| given.0.load(Ordering::Acquire)).collect())
@@ -194,7 +195,7 @@ impl Ledger {
         self.clocks.lock().unused.push(stream);
     }
 
-    /// Enters an operation, and numbers it, or refuses it and changes nothing.
+    /// Enters an operation and returns its number, or refuses it and changes nothing.
     pub(crate) fn submit(
         &self,
         stream: StreamIndex,
@@ -202,7 +203,8 @@ impl Ledger {
         operation: &Arc<str>,
         accesses: &[(Arc<Allocation>, AccessKind)],
     ) -> Result<u64> {
-        // A stream that waited for what has failed does not run; but others come after it.
+        // After a fault, refuse all accesses: a stream that waited for what has failed does not
+        // run, but others are ordered after it.
         if !accesses.is_empty() {
             self.check_gpus()?;
         }
@@ -230,8 +232,8 @@ impl Ledger {
         clock.set(stream, sequence);
         for (allocation, kind) in accesses {
             let mut record = allocation.record.lock();
-            // Everything before is ordered before a write, and the last access alike of the
-            // same stream before any.
+            // Everything before is ordered before a write; and a stream's last access of a kind is
+            // ordered before its next one of that kind.
             let is_write = *kind == AccessKind::Write;
             record.retain(|old| {
                 old.is_like(stream, *kind) || !is_write && old.sequence > host.get(old.stream)
@@ -247,7 +249,7 @@ impl Ledger {
         Ok(sequence)
     }
 
-    /// What an event recorded on `stream` now comes after, and its number.
+    /// What an event recorded on `stream` now comes after, and the event's number.
     pub(crate) fn record(&self, stream: StreamIndex) -> (Clock, u64) {
         let mut clocks = self.clocks.lock();
         let clock = &mut clocks.streams[stream];
@@ -261,12 +263,12 @@ impl Ledger {
         self.clocks.lock().streams[stream].merge(event);
     }
 
-    /// Host code has seen an event complete, or fail by what ends what came before it.
+    /// Host code has seen an event complete, or fail in a way that ends everything before it.
     pub(crate) fn host_waited(&self, event: &Clock) {
         self.clocks.lock().host.merge(event);
     }
 
-    /// Accesses that an event covers are over: drops them from the record.
+    /// The accesses that an event covers are over: drops them from the record.
     pub(crate) fn retire(&self, allocation: &Allocation, event: &Clock) {
         allocation.record.lock().retain(|access| access.sequence > event.get(access.stream));
     }
@@ -288,8 +290,8 @@ impl Ledger {
         }
     }
 
-    /// Lets the host use items of `allocation` beside kernels that do: nothing that conflicts is
-    /// submitted meanwhile. `kind` is reading or sharing.
+    /// Lets the host use items of `allocation` beside kernels that use them atomically: nothing
+    /// that conflicts is submitted meanwhile. `kind` is reading or sharing.
     pub(crate) fn on_host<R>(
         &self,
         allocation: &Allocation,
@@ -297,7 +299,7 @@ impl Ledger {
         work: impl FnOnce() -> R,
     ) -> Result<R> {
         let record = allocation.record.lock();
-        // As a rule: nobody's clock has to be asked.
+        // The usual case: no clock has to be consulted.
         if record.iter().all(|access| access.kind == AccessKind::Shared) {
             return Ok(work());
         }
@@ -305,7 +307,8 @@ impl Ledger {
         let clocks = self.clocks.lock();
         let mut record = allocation.record.lock();
         record.retain(|access| access.sequence > clocks.host.get(access.stream));
-        // Kernels and host code share; so reading has no more enemies than a copy that reads.
+        // Kernels and host code use these items atomically, so they do not conflict; reading
+        // conflicts with writes only.
         let conflicting = record.iter().find(|access| match access.kind {
             AccessKind::Shared => false,
             AccessKind::Read => kind != AccessKind::Read,
@@ -317,15 +320,14 @@ impl Ledger {
         }
     }
 
-    /// Whether what `stream` does next comes after all accesses so far.
-    /// An error has the name of what comes next.
+    /// Whether what `stream` does next comes after all accesses so far. `name` is what the error calls it.
     pub(crate) fn check_covered(
         &self,
         stream: StreamIndex,
         allocation: &Allocation,
         name: impl FnOnce() -> String,
     ) -> Result<()> {
-        // As a rule: nobody's clock has to be asked.
+        // The usual case: no clock has to be consulted.
         if allocation.record.lock().iter().all(|access| access.stream == stream) {
             return Ok(());
         }
@@ -337,7 +339,8 @@ impl Ledger {
         }
     }
 
-    /// What to wait for; unless nothing says any more when the access is over.
+    /// The error that says what to wait for; after a fault, the fault, since nothing then tells
+    /// when the access is over.
     fn hazard(&self, operation: &str, allocation: &Allocation, access: &Access) -> Error {
         self.poison.get().cloned().unwrap_or_else(|| Error::Hazard {
             operation: operation.to_string(),

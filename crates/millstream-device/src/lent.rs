@@ -1,4 +1,4 @@
-//! Items of the program's that a device reads where they lie.
+//! Items of the program that a device reads where they lie.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,8 @@ impl Stream {
             DevicePlace::Host if device.core.host_memory.is_heap() => {
                 let len = data.len();
                 let buffer = DeviceBuffer::of(Arc::new(Allocation::lent(device, data)?), len);
-                // Nothing is copied, but whoever would have to wait for that has to wait all the same.
+                // Nothing is copied, but the order must be the same as if it were: whoever would
+                // wait for the copy waits.
                 let mut accesses = Accesses::of([buffer.allocation().access(AccessKind::Write)]);
                 self.submit("lend", &mut accesses, Task::Signal(Vec::new()))?;
                 buffer
@@ -54,7 +55,7 @@ impl Stream {
             // GPUs reach pinned memory only.
             _ => self.uploaded(data)?,
         };
-        // Relaxed: nobody else has it yet.
+        // Relaxed: nobody else has the buffer yet.
         buffer.allocation().is_lent.store(true, Ordering::Relaxed);
         Ok(buffer)
     }
@@ -68,15 +69,15 @@ impl Allocation {
         let items = data.items();
         let (address, bytes) = (items.as_ptr().expose_provenance(), size_of_val(items) as u64);
         let counted = core.reserve(bytes)?;
-        // The items stay where they are: nobody can change what is held, or take it apart.
+        // The items stay where they are: while this holds the owner, nobody can change it or take it apart.
         let block = Block::Adopted { address, owner: Some(Box::new(data)) };
         Ok(Allocation::of(core, block, counted))
     }
 
     /// # Errors
-    /// Memory that is only read, to be used otherwise.
+    /// The memory may only be read, and the operation uses it otherwise.
     pub(crate) fn check_lent(&self, operation: &str, kind: AccessKind) -> Result<()> {
-        // Relaxed: who has the buffer has it from the thread that lent it.
+        // Relaxed: whoever has the buffer got it from the thread that lent it.
         if kind == AccessKind::Read || !self.is_lent.load(Ordering::Relaxed) {
             return Ok(());
         }

@@ -37,7 +37,7 @@ pub(crate) const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) fn numa_node(devices: &Path, bus: &str) -> Option<u32> {
     let text = std::fs::read_to_string(devices.join(bus).join("numa_node")).ok()?;
-    // -1 is the system's word for unknown.
+    // The system says -1 for unknown.
     text.trim().parse().ok()
 }
 

@@ -31,21 +31,21 @@ pub(crate) struct Allocation {
     block: Block,
     /// Bytes counted against the device's budget.
     counted: u64,
-    /// Whether host code may look at it, whatever the device.
+    /// Whether host code may look at it even if the device is not the host.
     is_staging: bool,
     /// Accesses that may be under way; changed by the ledger only.
     pub(crate) record: Mutex<Vec<Access>>,
-    /// Live [`BufferReader`]s: operations that may still be submitted.
+    /// Live [`BufferReader`]s, by which operations may still be submitted.
     pub(crate) readers: AtomicUsize,
     pub(crate) bound: BoundUses,
-    /// Of memory that words guard.
+    /// For memory guarded by words.
     turns: Option<Turns>,
-    /// Whether nothing may write it: see [`Stream::lent`].
+    /// Whether it must not be written: see [`Stream::lent`].
     pub(crate) is_lent: AtomicBool,
 }
 
-// SAFETY: the memory is plain bytes; who may touch it when is decided by the
-// ledger (operations) or by borrows of the owning buffer (host code).
+// SAFETY: the memory is plain bytes; the ledger decides when operations may touch it, and borrows
+// of the owning buffer decide when host code may.
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
@@ -94,8 +94,8 @@ impl Allocation {
         }
     }
 
-    /// Memory of the host beside a device's own: neither counted nor failed on
-    /// purpose.
+    /// Memory of the host in addition to a device's own; it does not count against the budget, and
+    /// injected failures do not apply to it.
     fn staging(device: &Device, items: Layout) -> Result<Allocation> {
         let core = &device.core;
         check_alignment(core, items, core.host_memory.aligns(items))?;
@@ -126,18 +126,18 @@ impl Allocation {
         self.block.address()
     }
 
-    /// Whose turn it is, in memory that words guard.
+    /// The turns, for memory guarded by words.
     pub(crate) fn turns(&self) -> Option<&Turns> {
         self.turns.as_ref()
     }
 
-    /// How the ledger sees a copy's access: words order what they guard.
+    /// How the ledger sees a copy's access: as shared if words guard the memory, since they order the uses.
     pub(crate) fn access(self: &Arc<Self>, kind: AccessKind) -> (Arc<Allocation>, AccessKind) {
         let kind = if self.turns.is_some() { AccessKind::Shared } else { kind };
         (Arc::clone(self), kind)
     }
 
-    /// Kernels take guarded memory as such only.
+    /// Refuses guarded memory: kernels take it only as guarded.
     pub(crate) fn refuse_guarded(&self) -> Result<()> {
         match self.turns {
             Some(_) => Err(Error::Guarded { buffer: self.to_string() }),
@@ -170,7 +170,7 @@ impl Allocation {
         }
     }
 
-    /// Whether it is memory of the program's own, which GPUs need not reach.
+    /// Whether it is the program's own memory, which GPUs need not reach.
     #[cfg(feature = "cuda")]
     pub(crate) fn is_of_the_program(&self) -> bool {
         matches!(self.block, Block::Adopted { .. }) && self.is_host_memory()
@@ -186,8 +186,8 @@ impl Allocation {
     }
 }
 
-/// Where items begin; those that there is no room for because of their alignment
-/// ([`DeviceBuffer::cast`]) anywhere, where they may: a slice of none is aligned, too.
+/// Where items begin. Even an empty slice must be aligned, so if alignment ([`DeviceBuffer::cast`])
+/// leaves no room for items, this is any aligned address.
 pub(crate) fn aligned<T>(address: *mut u8) -> *mut T {
     let items = address.cast::<T>();
     if items.is_aligned() { items } else { std::ptr::dangling_mut() }
@@ -245,7 +245,7 @@ impl Drop for Allocation {
 /// ```
 pub struct DeviceBuffer<T: Pod> {
     allocation: Arc<Allocation>,
-    /// Of the memory, of which the items may be a little less.
+    /// Bytes of the memory; the items may occupy slightly fewer.
     bytes: usize,
     len: usize,
     items: PhantomData<T>,
@@ -271,7 +271,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(DeviceBuffer::of(allocation, len))
     }
 
-    /// Memory of somebody else's: see [`Device::adopt`].
+    /// Memory that belongs to somebody else: see [`Device::adopt`].
     pub(crate) fn adopted(
         device: &Device,
         address: usize,
@@ -282,7 +282,7 @@ impl<T: Pod> DeviceBuffer<T> {
         DeviceBuffer::of(Arc::new(Allocation::of(&device.core, block, 0)), len)
     }
 
-    /// All of an allocation for so many items.
+    /// The whole of an allocation that has room for this many items.
     pub(crate) fn of(allocation: Arc<Allocation>, len: usize) -> DeviceBuffer<T> {
         DeviceBuffer {
             allocation,
@@ -292,7 +292,7 @@ impl<T: Pod> DeviceBuffer<T> {
         }
     }
 
-    /// Memory that words guard.
+    /// Memory guarded by words.
     pub(crate) fn new_guarded(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
         let mut allocation =
             Allocation::new(device, layout_of::<T>(device, len)?, Contents::Zeros)?;
@@ -300,7 +300,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(DeviceBuffer::of(Arc::new(allocation), len))
     }
 
-    /// Memory of the host for what `device` copies there.
+    /// Memory of the host, for copies from `device`.
     pub(crate) fn new_in_host_memory(device: &Device, len: usize) -> Result<DeviceBuffer<T>> {
         let allocation = Arc::new(Allocation::staging(device, layout_of::<T>(device, len)?)?);
         Ok(DeviceBuffer::of(allocation, len))
@@ -395,8 +395,8 @@ impl<T: Pod> DeviceBuffer<T> {
     pub fn host_view(&self) -> Result<&[T]> {
         self.allocation.check_host(AccessKind::Read)?;
         let items = self.allocation.items::<T>(&(0..self.len));
-        // SAFETY: in range; writes are over, none is bound, and a new one needs an
-        // exclusive borrow of the buffer, which this shared borrow excludes.
+        // SAFETY: in range; writes are over, none is bound, and a new one would need an exclusive
+        // borrow of the buffer, which this shared borrow excludes.
         Ok(unsafe { std::slice::from_raw_parts(items, self.len) })
     }
 
@@ -443,9 +443,9 @@ impl<T: Pod> DeviceBuffer<T> {
 }
 
 impl Allocation {
-    /// Whether host code may have a view of it, with which it does this. In this order: a reader's
-    /// copy is in the ledger, or bound, before the reader is dropped, and a bound kernel in the
-    /// ledger before it is bound no more.
+    /// Whether host code may have a view with which it makes accesses of `kind`. The order of
+    /// checks matters: a reader's copy is in the ledger, or bound, before the reader is dropped;
+    /// and a bound kernel is in the ledger before it stops being counted as bound.
     fn check_host(&self, kind: AccessKind) -> Result<()> {
         if !self.device.is_host_endpoint() && !self.is_staging {
             return Err(Error::NotHostAccessible { buffer: self.to_string() });
@@ -460,8 +460,9 @@ impl Allocation {
         if kind == AccessKind::Write && self.readers.load(Ordering::Acquire) > 0 {
             return Err(hazard("a reader that may still copy it", "the end of that reader"));
         }
-        // One GPU's failure fails what all have been given, and others run on: an event that has
-        // failed does not say that nobody is at it, nor does the ledger know all that GPUs reach.
+        // After a fault of one GPU, everything that all GPUs have been given fails, while other
+        // GPUs run on. So a failed event does not mean that nobody uses the memory; nor does the
+        // ledger know all memory that GPUs reach.
         self.device.ledger.check_gpus()?;
         let is_bound = || hazard("a bound kernel", "an event recorded after it is submitted");
         self.bound.check(kind, is_bound, || self.device.ledger.check_host(self, kind))

@@ -1,4 +1,4 @@
-//! How much memory may be allocated, and how much is.
+//! How much memory may be allocated, and how much has been.
 
 use std::sync::{Arc, LazyLock};
 
@@ -23,27 +23,27 @@ pub struct MemoryUse {
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     state: Mutex<MemoryUse>,
-    /// What it is part of.
+    /// The budget that this one is part of.
     whole: Option<Arc<MemoryBudget>>,
 }
 
-/// Of the process: more than the machine has would be promised, and the process ended once
-/// it is written to.
+/// The whole process's memory of the host. Without this limit, more could be promised than the
+/// machine has, and the process would be killed once the memory is written to.
 static MACHINE: LazyLock<Arc<MemoryBudget>> =
     LazyLock::new(|| Arc::new(MemoryBudget::new(machine_bytes())));
 
 impl MemoryBudget {
-    /// Memory of its own.
+    /// Memory that is part of nothing larger.
     pub(crate) fn new(budget: Option<u64>) -> MemoryBudget {
         MemoryBudget { state: Mutex::new(MemoryUse { in_use: 0, peak: 0, budget }), whole: None }
     }
 
-    /// Memory of the host, in all of which the process has no more than there is.
+    /// Memory of the host; all such budgets together are limited to what the process may have.
     pub(crate) fn of_host(budget: Option<u64>) -> MemoryBudget {
         MemoryBudget { whole: Some(Arc::clone(&MACHINE)), ..MemoryBudget::new(budget) }
     }
 
-    /// What all host devices of the process, and the host, use together.
+    /// What the host and all host devices of the process use together.
     pub(crate) fn of_machine() -> MemoryUse {
         MACHINE.in_use()
     }
@@ -55,7 +55,7 @@ impl MemoryBudget {
     /// Takes `bytes`.
     ///
     /// # Errors
-    /// The use of what has no more of them.
+    /// The use of the budget, this one or the larger one, that has fewer bytes left.
     pub(crate) fn take(&self, bytes: u64) -> Result<(), MemoryUse> {
         let mut memory = self.state.lock();
         let wanted = memory.in_use.saturating_add(bytes);
@@ -80,13 +80,13 @@ impl MemoryBudget {
     }
 }
 
-/// What a process may have of this machine's memory, swapped out or not; `None` if that is not
-/// known.
+/// The bytes of this machine's memory that the process may use, swapped out or not; `None` if that
+/// is unknown.
 fn machine_bytes() -> Option<u64> {
     let memory = RefreshKind::nothing().with_memory(MemoryRefreshKind::everything());
     let system = System::new_with_specifics(memory).ok()?;
     let machine = system.total_memory().saturating_add(system.total_swap());
-    // That of a container, and that of a job or a service, in which the process is.
+    // The limits of the container, and of the job or service, in which the process runs.
     let groups = [system.cgroup_limits(), own_group()].into_iter().flatten();
     let groups = groups.map(|group| group.total_memory.saturating_add(group.free_swap));
     groups.chain([machine]).min().filter(|bytes| *bytes > 0)

@@ -1,4 +1,4 @@
-//! What ends only after something that the host submits later.
+//! Operations that can end only after something that the host submits later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct NeedsHost(Option<Arc<AtomicUsize>>);
 
 impl NeedsHost {
-    /// Counts it in the lane of a GPU.
+    /// Counts one in the lane of a GPU, if there is a lane.
     pub(crate) fn new(lane: Option<Arc<AtomicUsize>>) -> NeedsHost {
         if let Some(lane) = &lane {
             // Relaxed: what is recorded behind it comes later, under the lane's lock.

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 #[derive(Debug, Default)]
 pub struct Accesses {
     pub(crate) list: SmallVec<[(Arc<Allocation>, AccessKind); 4]>,
-    /// Whether they count as [`BoundUses`](crate::bound_uses::BoundUses).
+    /// Whether the accesses are counted as [`BoundUses`](crate::bound_uses::BoundUses).
     is_bound: bool,
 }
 
@@ -28,13 +28,13 @@ impl Accesses {
         Accesses { list: list.into_iter().collect(), is_bound: false }
     }
 
-    /// The program goes on before they are entered in the ledger.
+    /// Counts the accesses as bound: the program goes on before they are entered in the ledger.
     pub(crate) fn bind(&mut self) {
         self.list.iter().for_each(|(allocation, kind)| allocation.bound.begin(*kind));
         self.is_bound = true;
     }
 
-    /// They are entered, or never will be.
+    /// The accesses have been entered in the ledger, or never will be.
     pub(crate) fn end(&mut self) {
         if std::mem::take(&mut self.is_bound) {
             self.list.iter().for_each(|(allocation, kind)| allocation.bound.end(*kind));
@@ -42,7 +42,7 @@ impl Accesses {
     }
 
     pub(crate) fn add(&mut self, allocation: &Arc<Allocation>, kind: AccessKind) {
-        // Several parts of one buffer are one access, if they are alike.
+        // Several reads, or several shared uses, of parts of one buffer are a single access.
         let known = self.list.iter().any(|(earlier, earlier_kind)| {
             Arc::ptr_eq(earlier, allocation) && kind == *earlier_kind && kind != AccessKind::Write
         });
@@ -238,7 +238,7 @@ impl<T> SharedSet<T> {
 #[derive(Debug)]
 pub struct Value<T>(PhantomData<T>);
 
-// SAFETY: what is bound is given out as what it is, in its place.
+// SAFETY: what is bound is given out in its place and in the way in which it was bound.
 unsafe impl<T: Pod + Send + Sync> Parameter for Read<T> {
     type Bound = Bound;
     type View<'a> = &'a [T];
@@ -253,7 +253,7 @@ unsafe impl<T: Pod + Send + Sync> Parameter for Read<T> {
     }
 }
 
-// SAFETY: what is bound is given out as what it is, in its place.
+// SAFETY: what is bound is given out in its place and in the way in which it was bound.
 unsafe impl<T: Pod + Send + Sync> Parameter for Write<T> {
     type Bound = Bound;
     type View<'a> = &'a mut [T];
@@ -269,7 +269,7 @@ unsafe impl<T: Pod + Send + Sync> Parameter for Write<T> {
     }
 }
 
-// SAFETY: what is bound is given out as what it is, in its place.
+// SAFETY: what is bound is given out in its place and in the way in which it was bound.
 unsafe impl<T: AtomicPod> Parameter for Shared<T> {
     type Bound = Bound;
     type View<'a> = &'a [T::Atomic];
@@ -280,13 +280,13 @@ unsafe impl<T: AtomicPod> Parameter for Shared<T> {
 
     unsafe fn view(bound: &Bound) -> &[T::Atomic] {
         let items = bound.0.items::<T>().cast::<T::Atomic>();
-        // SAFETY: in range and aligned, same size; whatever runs beside this
-        // operation uses the same atomics.
+        // SAFETY: in range and aligned, of the same size; whatever runs beside this operation uses
+        // the same atomics.
         unsafe { std::slice::from_raw_parts(items, bound.0.len::<T>()) }
     }
 }
 
-// SAFETY: what is bound is given out as what it is, in its place.
+// SAFETY: what is bound is given out in its place and in the way in which it was bound.
 unsafe impl<T: AtomicPod> Parameter for SharedSet<T> {
     type Bound = Arc<[Bound]>;
     type View<'a> = Vec<&'a [T::Atomic]>;
@@ -301,7 +301,7 @@ unsafe impl<T: AtomicPod> Parameter for SharedSet<T> {
     }
 }
 
-// SAFETY: there is no memory.
+// SAFETY: no memory is bound.
 unsafe impl<T: Pod + Send + Sync> Parameter for Value<T> {
     type Bound = T;
     type View<'a> = T;
@@ -352,10 +352,10 @@ impl PartialEq for Bound {
 
 impl Eq for Bound {}
 
-/// Whether kernels take so many buffers together.
+/// Checks that kernels can take this many buffers together.
 ///
 /// # Errors
-/// [`Error::TooManyBuffers`] if not.
+/// [`Error::TooManyBuffers`] if they cannot.
 pub(crate) fn check_set_length(buffers: usize) -> Result<()> {
     const MOST: usize = SharedSet::<u32>::MOST;
     match buffers {
@@ -364,18 +364,18 @@ pub(crate) fn check_set_length(buffers: usize) -> Result<()> {
     }
 }
 
-/// As many spans as kernels take, some of which may be empty.
+/// Writes as many spans as kernels take; those without a buffer are empty.
 pub(crate) fn spans<T: Pod>(buffers: &[Bound], to: &mut ArgumentWriter) {
     const MOST: usize = SharedSet::<u32>::MOST;
     let mut spans = [[0_u64; 2]; MOST];
     for (span, Bound(place)) in spans.iter_mut().zip(buffers) {
         *span = [place.address() as u64, place.len::<T>() as u64];
     }
-    // In one piece: there may be few buffers, and each part costs time.
+    // Written in one piece: each part costs time, even when there are only a few buffers.
     to.value(&spans);
 }
 
-// SAFETY: the part does.
+// SAFETY: the part, which this delegates to, declares it.
 unsafe impl<T: Pod + Send + Sync> Argument<Read<T>> for &DeviceBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         Part::from(self).bind(accesses)
@@ -391,7 +391,7 @@ unsafe impl<T: Pod + Send + Sync> Argument<Read<T>> for Part<'_, T> {
     }
 }
 
-// SAFETY: the part does.
+// SAFETY: the part, which this delegates to, declares it.
 unsafe impl<T: Pod + Send + Sync> Argument<Write<T>> for &mut DeviceBuffer<T> {
     fn bind(self, accesses: &mut Accesses) -> Result<Bound> {
         PartMut::from(self).bind(accesses)
@@ -416,7 +416,7 @@ unsafe impl<T: AtomicPod> Argument<Shared<T>> for &SharedBuffer<T> {
 }
 
 /// More than [`SharedSet::MOST`] are refused.
-// SAFETY: each buffer does.
+// SAFETY: each buffer declares its own use.
 unsafe impl<T: AtomicPod> Argument<SharedSet<T>> for &[&SharedBuffer<T>] {
     fn bind(self, accesses: &mut Accesses) -> Result<Arc<[Bound]>> {
         check_set_length(self.len())?;
@@ -433,7 +433,7 @@ unsafe impl<T: Pod + Send + Sync> Argument<Value<T>> for T {
 
 macro_rules! tuple {
     ($($parameter:ident $argument:ident $value:ident),+) => {
-        // SAFETY: each part does, in its place.
+        // SAFETY: each part keeps the promise, in its place.
         unsafe impl<$($parameter: Parameter),+> Parameter for ($($parameter,)+) {
             const TELLS: bool = $($parameter::TELLS)||+;
 
@@ -454,7 +454,7 @@ macro_rules! tuple {
             }
         }
 
-        // SAFETY: each part does.
+        // SAFETY: each part declares its own accesses.
         unsafe impl<$($parameter: Parameter, $argument: Argument<$parameter>),+>
             Argument<($($parameter,)+)> for ($($argument,)+)
         {

@@ -46,7 +46,7 @@ macro_rules! atomic_pod {
             }
 
             fn swap(atomic: &$atomic, value: $number) -> $number {
-                // Both sides of the above.
+                // AcqRel: both of the above.
                 atomic.swap(value, Ordering::AcqRel)
             }
         }
@@ -145,7 +145,7 @@ impl<T: AtomicPod> SharedBuffer<T> {
         self.buffer.in_flight()
     }
 
-    /// Does something to an item beside kernels, and beside nothing that is no atomic.
+    /// Does something to an item while kernels may use it, but while nothing else uses it non-atomically.
     fn on_host<R>(
         &self,
         index: usize,
@@ -177,7 +177,7 @@ impl<T: AtomicPod> SharedBuffer<T> {
         self.buffer.allocation()
     }
 
-    /// The items of `range` for a copy, which the ledger orders after kernels.
+    /// Checks the range of items for a copy, which the ledger orders after kernels.
     pub(crate) fn check(&self, range: &Range<usize>) -> Result<()> {
         self.buffer.part(range.clone()).map(drop)
     }

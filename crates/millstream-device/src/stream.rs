@@ -45,12 +45,13 @@ struct StreamCore {
     index: StreamIndex,
     place: Arc<str>,
     backend: Backend,
-    /// Submissions happen one at a time: entered in the ledger and queued in
-    /// the same order.
+    /// Held from an operation's entry in the ledger until it is queued, so that both happen in the
+    /// same order.
     submission: Mutex<Given>,
 }
 
-/// An operation that is in the ledger. To be dropped once its device has been given it.
+/// An operation that has been entered in the ledger. To be dropped once its device has been given
+/// the operation.
 #[must_use]
 struct Entered<'a> {
     given: MutexGuard<'a, Given>,
@@ -65,7 +66,7 @@ impl Drop for Entered<'_> {
 
 impl Drop for StreamCore {
     fn drop(&mut self) {
-        // The place in the clocks is free when the operations are over.
+        // The place in the clocks becomes free when the operations are over.
         let open = OpenStream { ledger: Arc::clone(&self.device.core.ledger), index: self.index };
         self.backend.close(&self.device, open);
     }
@@ -78,7 +79,7 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// A gang's may be told which of its GPU's it takes.
+    /// A stream of a kind. A gang's stream may be told which turn of its GPU's lanes to take.
     pub(crate) fn new(device: Device, kind: StreamKind, turn: Option<usize>) -> Result<Stream> {
         let (index, given) = device.core.ledger.open_stream();
         let place: Arc<str> = format!("{device} {kind} stream {index}").into();
@@ -113,7 +114,7 @@ impl Stream {
         self.core.index
     }
 
-    /// What errors call it.
+    /// What errors call the stream.
     pub(crate) fn place(&self) -> &str {
         &self.core.place
     }
@@ -187,7 +188,7 @@ impl Stream {
         submitted.finish().map(|()| event)
     }
 
-    /// With the lock of submissions.
+    /// Must be called with the lock of submissions.
     fn submit_event(
         &self,
         record: impl FnOnce(&Backend, &Device, Event) -> Submitted,
@@ -196,7 +197,7 @@ impl Stream {
         (event.clone(), record(&self.core.backend, &self.core.device, event))
     }
 
-    /// An event after what is in the ledger; nobody completes it yet.
+    /// An event after everything in the ledger; nothing completes it yet.
     fn new_event(&self) -> Event {
         let device = &self.core.device.core;
         let (clock, number) = device.ledger.record(self.core.index);
@@ -391,7 +392,7 @@ impl Stream {
         self.submit_by(name.into(), accesses, task, Submitting::Caller)
     }
 
-    /// The same, by whom it is said.
+    /// The same, with the choice of who gives it to the driver.
     pub(crate) fn submit_by(
         &self,
         name: Arc<str>,
@@ -402,7 +403,7 @@ impl Stream {
         self.submit_without_end(name, accesses, task, submitting)?.finish()
     }
 
-    /// The same, but for what is left to do.
+    /// The same, but returns what is left to do after the submission.
     pub(crate) fn submit_without_end(
         &self,
         name: Arc<str>,
@@ -415,7 +416,7 @@ impl Stream {
         Ok(self.core.backend.submit(&self.core.device, name, task, submitting))
     }
 
-    /// Enters an operation in the ledger; nothing else is submitted until its device has been given it.
+    /// Enters an operation in the ledger. Nothing else is submitted until its device has been given it.
     fn enter(&self, name: &Arc<str>, accesses: &mut Accesses, task: &Task) -> Result<Entered<'_>> {
         let device = &self.core.device.core;
         self.check_accesses(name, accesses, task)?;

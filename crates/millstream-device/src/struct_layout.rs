@@ -39,7 +39,7 @@ impl StructLayout<'_> {
              \"{name}: in Rust {size} bytes, aligned to {alignment}\");\n"
         );
         for FieldLayout { name: field, offset, size } in *fields {
-            // Strings take all that is written.
+            // Writing to a string does not fail.
             let _ = writeln!(
                 text,
                 "static_assert(MILLSTREAM_OFFSET({name}, {field}) == {offset} && \
@@ -137,8 +137,8 @@ mod tests {
 
     const TWIN: &str = "u64 patience_ns; u32 first; u32 end; u32 lists[2];";
 
-    /// What the compiler says of the twin with these fields: nothing if it compiles. `None` without
-    /// a compiler.
+    /// What the compiler says about a twin with these fields: nothing if it compiles. `None` if
+    /// there is no compiler.
     fn complaint(fields: &str) -> Option<String> {
         let text = format!(
             "#include \"span.cuh\"\nnamespace test {{ using namespace millstream;\n\
@@ -179,7 +179,7 @@ mod tests {
         differs("u32 first; u32 end;", "u32 end; u32 first;", &[first, end]);
         differs("u32 first;", "", &["\"test::Settings\" has no member \"first\"", end]);
         differs("u32 first;", "u64 first;", &[first, end, whole]);
-        // Of the same size together.
+        // The same total size, but other fields.
         differs("u32 first; u32 end;", "u32 end; unsigned short first, other;", &[first, end]);
         differs("lists[2];", "lists[2]; u32 more[2];", &[whole]);
         differs("lists[2];", "lists[1]; u32 more;", &["test::Settings::lists: in Rust 8 bytes"]);

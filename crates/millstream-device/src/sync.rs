@@ -1,6 +1,6 @@
-//! The one place the protocols' atomics, locks and threads come from, and how they call code of
-//! the program, so that they run unchanged under a model checker (the models include the production file
-//! and bring their own `sync`).
+//! The one place where the protocols' atomics, locks and threads come from, and their way to call
+//! code of the program, so that they run unchanged under a model checker (the models include the
+//! production file and bring their own `sync`).
 
 pub(crate) use crate::contain::contain;
 pub(crate) use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,19 +14,19 @@ pub(crate) use std::thread::{Thread, park};
 pub(crate) enum Fault {
     /// A word that wrapped around counts as not reached.
     PlainCompare,
-    /// The reactor parks without looking for what came meanwhile.
+    /// The reactor parks without checking whether something has come meanwhile.
     ParkWithoutRecheck,
     /// An operation is performed while one before it is held up.
     OvertakeTheHeldUp,
-    /// An operation is performed while one that has waited is.
+    /// An operation is performed while an earlier one, which had waited, is still being performed.
     OvertakeWhatIsUnderWay,
-    /// What is held is not let go before it is resumed.
+    /// Held operations are let go only after they are resumed.
     LetGoLate,
-    /// A ring between a look and the wait after it is missed.
+    /// A ring between a look and the wait that follows is missed.
     WaitWithoutNumber,
-    /// Who is refused a turn does not try again after saying so.
+    /// Whoever is refused a turn does not try again after leaving the mark.
     RefuseWithoutRetry,
-    /// Host code asks the ledger before it asks what is bound.
+    /// Host code asks the ledger before it asks for bound uses.
     AskTheLedgerFirst,
 }
 

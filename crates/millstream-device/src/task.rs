@@ -1,4 +1,4 @@
-//! What streams do, in terms that every driver understands.
+//! The work of streams, in terms that every driver understands.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,25 +34,25 @@ pub(crate) enum Task {
 /// Who gives an operation to a GPU's driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submitting {
-    /// Whoever submits it.
+    /// The thread that submits it.
     Caller,
-    /// A thread, soon.
+    /// Another thread, soon.
     Thread,
-    /// Whoever submits it, or a thread, when that is asked for.
+    /// The submitter, or another thread, once that is asked for.
     Later,
 }
 
-/// Who may come after a kernel.
+/// What may come after a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Followers {
-    /// The host, and streams.
+    /// The host and streams.
     Streams,
-    /// The host alone: it needs no event of the driver.
+    /// Only the host: no event of the driver is needed.
     Host,
 }
 
 impl Followers {
-    /// By whom the kernel is submitted: streams may be told to wait at once.
+    /// Who submits the kernel: if streams follow, they may be told to wait at once.
     pub(crate) fn submitting(self) -> Submitting {
         match self {
             Followers::Streams => Submitting::Caller,
@@ -63,7 +63,7 @@ impl Followers {
 
 /// A kernel with its arguments.
 pub(crate) trait Launch: Send {
-    /// Runs the host twin as far as it comes without waiting, on the device of this name. The
+    /// Runs the host twin as far as possible without waiting, on the device of this name. The
     /// ledger has ordered the accesses of the arguments.
     fn step_twin(&self, device: &str) -> Result<Step>;
 
@@ -71,15 +71,16 @@ pub(crate) trait Launch: Send {
     #[cfg(feature = "cuda")]
     fn is_loaded(&self, gpu: u64) -> bool;
 
-    /// Gets it ready, in the GPU's context, which is the calling thread's.
+    /// Loads the kernel in the GPU's context, which is the calling thread's current one.
     #[cfg(feature = "cuda")]
     fn load(&self, context: &crate::cuda::GpuContext) -> Result<()>;
 
-    /// Does beforehand what [`Launch::submit`] does before it calls the driver, of a loaded kernel.
+    /// Does in advance what [`Launch::submit`] would do before it calls the driver. The kernel has
+    /// been loaded.
     #[cfg(feature = "cuda")]
     fn make_ready(&mut self, context: &crate::cuda::GpuContext) -> Result<()>;
 
-    /// Whether the kernel [says itself](crate::Tell) that it is over.
+    /// Whether the kernel [tells](crate::Tell) its end itself.
     #[cfg(feature = "cuda")]
     fn tells(&self) -> bool;
 
@@ -87,19 +88,20 @@ pub(crate) trait Launch: Send {
     #[cfg(feature = "cuda")]
     fn submit(&mut self, lane: &crate::cuda::LaneStream<'_>) -> Result<()>;
 
-    /// Takes over another launch, which comes right after this one; or gives it back.
+    /// Takes over another launch, which comes right after this one, or returns it.
     #[cfg(feature = "cuda")]
     fn join(&mut self, next: Box<dyn Launch>) -> Option<Box<dyn Launch>>;
 
-    /// Whether it had better wait for others to join: see [`Parameter::gathers`](crate::Parameter::gathers).
+    /// Whether the launch had better wait for others to join: see
+    /// [`Parameter::gathers`](crate::Parameter::gathers).
     #[cfg(feature = "cuda")]
     fn gathers(&self) -> bool;
 
-    /// To find out what it is.
+    /// For access to the concrete type.
     #[cfg(feature = "cuda")]
     fn as_any(&self) -> &dyn std::any::Any;
 
-    /// As what it is.
+    /// For conversion to the concrete type.
     #[cfg(feature = "cuda")]
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
 }
@@ -142,7 +144,7 @@ impl Place {
         self.range.len()
     }
 
-    /// Some of its bytes, which must lie in it.
+    /// Some of the bytes, which must lie within this place.
     pub(crate) fn part(&self, bytes: Range<usize>) -> Place {
         let start = self.range.start;
         let range = start + bytes.start..start + bytes.end;
@@ -159,7 +161,7 @@ impl Place {
 }
 
 impl Task {
-    /// Storing values in words, and what that uses.
+    /// A task that stores values in words, and its accesses.
     ///
     /// # Errors
     /// An index out of range.
@@ -174,8 +176,7 @@ impl Task {
         Ok((accesses, Task::Signal(places)))
     }
 
-    /// Runs the operation on this thread, as far as it comes without waiting, for the device of
-    /// this name.
+    /// Runs the operation on this thread, for the device of this name, as far as possible without waiting.
     ///
     /// # Safety
     /// The ledger has ordered it: nothing that conflicts runs beside it.
@@ -185,24 +186,25 @@ impl Task {
                 if !(from.allocation.is_host_memory() && to.allocation.is_host_memory()) {
                     return copy_through_driver(from, to);
                 }
-                // SAFETY: ordered after all writes of the source and alone on the
-                // destination, by the ledger or by the turns; lengths are equal.
+                // SAFETY: the ledger, or the turns, order the copy after all writes of the source,
+                // and nothing else uses the destination; the lengths are equal.
                 unsafe { std::ptr::copy(from.address(), to.address(), from.bytes()) };
                 Ok(())
             }),
             Task::Upload { from, to } => in_turn(None, &to.allocation, || {
                 let (from, is_guarded) = (from.bytes(), to.allocation.turns().is_some());
-                // SAFETY: ordered alone on the destination, which is as long.
+                // SAFETY: ordered such that nothing else uses the destination, which has the same length.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.address(), from.len()) };
                 match is_guarded {
-                    // Who waits for others may be lent to one that waits for this turn.
+                    // No other threads here: while waiting for them, this one might be lent to work
+                    // that waits for this very turn.
                     true => to.copy_from_slice(from),
                     false => copy_by_all_threads(from, to),
                 }
                 Ok(())
             }),
             Task::Fill { to, pattern } => in_turn(None, &to.allocation, || {
-                // SAFETY: ordered alone on the destination, in range.
+                // SAFETY: ordered such that nothing else uses the destination, and in range.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to.address(), to.bytes()) };
                 if !pattern.is_empty() {
                     bytes
@@ -220,9 +222,9 @@ impl Task {
     }
 }
 
-/// Does something that reads one allocation and writes another, if it is its turn there, where words
-/// guard them; else it waits. It does not wait here: this thread may have been lent by who has the
-/// turn, whose twin's blocks it helps with.
+/// Does something that reads one allocation and writes another. Where words guard them, it is done
+/// only if the turn is free; otherwise this returns [`Step::Waits`]. It never blocks here: this
+/// thread may be lent by the holder of the turn, whose twin's blocks it is helping with.
 fn in_turn(
     from: Option<&Arc<Allocation>>,
     to: &Arc<Allocation>,
@@ -243,7 +245,7 @@ fn store(words: &[(Place, u32)]) {
     for (place, value) in words {
         // SAFETY: in range and aligned; everyone touches it through the same atomic.
         let word = unsafe { &*place.items::<AtomicU32>() };
-        // Release: what the stream did before comes before the value.
+        // Release: everything that the stream did before is ordered before the value.
         word.store(*value, Ordering::Release);
     }
     if let Some((place, _)) = words.first() {

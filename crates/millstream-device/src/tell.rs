@@ -1,4 +1,4 @@
-//! Kernels that say themselves that they are over.
+//! Kernels that tell their end themselves.
 
 use crate::Result;
 use crate::layout::ArgumentWriter;
@@ -76,7 +76,7 @@ unsafe impl Argument<Tell> for Tell {
     }
 }
 
-/// Kernels tell that take it, also in a tuple of the signature.
+/// Kernels tell if they take a `Tell`, also within a tuple of the signature.
 const _: () = {
     assert!(<(Write<u32>, Tell)>::TELLS && <(Write<u32>, (Value<u32>, Tell))>::TELLS);
     assert!(!<(Write<u32>, (Value<u32>,))>::TELLS);

@@ -82,10 +82,9 @@ impl Topology {
         Topology { transfers: Some(table), ..self }
     }
 
-    /// These devices connected as a shape says, but never better than they are:
-    /// a shape takes connections away. Transfers are those of the shape, since
-    /// copies may now take other ways; what they call the shape's devices are those at
-    /// their places.
+    /// These devices connected as a shape says, but never better than they are: a shape only takes
+    /// connections away. Transfers are those of the shape, since copies may now take other ways;
+    /// its names for devices are taken as the devices in the same places.
     ///
     /// # Errors
     /// [`Error::Topology`] for a shape of another number of devices.
@@ -181,7 +180,7 @@ impl Topology {
         ring
     }
 
-    /// Links of each kind in a ring, worse ones counted first.
+    /// How many links of each kind are in a ring, the worst kind first.
     fn ring_quality(&self, ring: &[usize]) -> (std::cmp::Reverse<usize>, usize) {
         let neighbours = ring.iter().zip(ring.iter().cycle().skip(1));
         let kinds = neighbours.map(|(&from, &to)| self.links[from][to]);

@@ -25,21 +25,21 @@ use crate::transfer_table::{HOST, Transfer, TransferTable, memory_of};
 use crate::transfer_way::TransferWay;
 use crate::{Error, Result};
 
-/// Bytes of a file at most: a few times what the most devices need, with all that was measured
-/// between them. A device file such as `/dev/zero` has no end.
+/// The largest file that is read: a few times what the most devices need, with everything that may
+/// be measured between them. A device file such as `/dev/zero` has no end.
 const MOST_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Deserialize)]
 struct TopologyFile {
     /// From each device (row) to each.
     links: Vec<Vec<LinkKind>>,
-    /// What transfers call them; their places, if the file does not say.
+    /// The names that transfers use for the devices; their places, if the file has no names.
     devices: Option<Vec<String>>,
     #[serde(default)]
     transfers: Vec<MeasuredTransfer>,
 }
 
-/// A [`Transfer`], beside which a file may say more.
+/// A [`Transfer`]; the file may say more about it.
 #[derive(Debug, Deserialize)]
 struct MeasuredTransfer {
     from: String,
@@ -50,8 +50,8 @@ struct MeasuredTransfer {
     latency_us: f64,
 }
 
-/// Which of these devices have a memory, by their places: the one of that name, or all in it that no
-/// transfer names; and the host's own is the host's.
+/// The places of the devices that have this memory: the device with that very name, and all devices
+/// in that memory that no transfer names. The host's own memory also has the host.
 fn places(memory: &str, devices: &[String], named: &HashSet<String>) -> Vec<String> {
     let have = |device: &String| match named.contains(device) {
         true => device == memory,
@@ -62,7 +62,7 @@ fn places(memory: &str, devices: &[String], named: &HashSet<String>) -> Vec<Stri
     places.map(|place| place.to_string()).chain(host).collect()
 }
 
-/// The table of transfers between devices that are called by their places.
+/// The table of transfers, with devices named by their places.
 fn table(transfers: Vec<MeasuredTransfer>, devices: &[String]) -> Result<TransferTable> {
     let names = transfers.iter().flat_map(|transfer| [&transfer.from, &transfer.to]);
     let named: HashSet<String> = names.cloned().collect();
@@ -196,7 +196,7 @@ mod tests {
             ("2", "3", Some(2.0)),
             ("2", "host", None),
             ("host", "host", Some(5.0)),
-            // Has a name, and so a memory, of its own.
+            // This one has a name, and therefore a memory, of its own.
             ("host", "3", None),
             ("host", "0", Some(3.0)),
             ("1", "0", Some(4.0)),
@@ -204,7 +204,7 @@ mod tests {
         ] {
             assert_eq!(time(from, to), expected, "{from} to {to}");
         }
-        // Without names, places.
+        // Without names, devices are called by their places.
         let text = format!(
             r#"{{ "links": [["memory", "pcie"], ["pcie", "memory"]], "transfers": [{}] }}"#,
             transfer("1", "0", 5.0)

@@ -106,7 +106,7 @@ impl Trace {
     /// await belongs to the thread that began it, no matter on which thread it ends.
     pub fn span(&self, name: impl Into<Arc<str>>) -> TraceSpan {
         let thread = thread::current();
-        // Several threads may have one name.
+        // Names alone may not be unique.
         let lane = format!("{:?} {}", thread.id(), thread.name().unwrap_or_default());
         let lane = lane.trim_end().into();
         TraceSpan(Tracing::begun(self, (name.into(), "host".into(), lane), 0))
@@ -124,7 +124,7 @@ impl Trace {
         writer.flush()
     }
 
-    /// The time that operations have.
+    /// The time as operations are recorded.
     pub(crate) fn now(&self) -> Duration {
         self.log.start.elapsed()
     }
@@ -141,7 +141,7 @@ impl Drop for TraceSpan {
     }
 }
 
-/// Something that will be in the log once it is over.
+/// An operation that enters the log once it is over.
 #[derive(Debug)]
 pub(crate) struct Tracing {
     trace: Trace,
@@ -149,7 +149,7 @@ pub(crate) struct Tracing {
 }
 
 impl Tracing {
-    /// Of a device's lane, which has not begun it.
+    /// An operation of a device's lane, which has not begun yet.
     pub(crate) fn of(
         trace: &Trace,
         (device, lane): (Arc<str>, Arc<str>),
@@ -172,24 +172,24 @@ impl Tracing {
         Tracing { trace: trace.clone(), operation }
     }
 
-    /// It begins only now.
+    /// The operation begins only now.
     pub(crate) fn begin(&mut self) {
         self.operation.begin = self.trace.now();
     }
 
-    /// It is over.
+    /// The operation is over.
     pub(crate) fn end(&mut self) {
         self.end_at(self.operation.begin, self.trace.now());
     }
 
-    /// It is over, and was there from when to when.
+    /// The operation is over, and took place between these times.
     pub(crate) fn end_at(&mut self, begin: Duration, end: Duration) {
         let operation = TracedOperation { begin, end, ..self.operation.clone() };
         self.trace.log.operations.lock().push(operation);
     }
 }
 
-/// The file, as the format has it.
+/// The file, in the trace event format.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct File<'a> {
@@ -209,7 +209,7 @@ impl Serialize for Events<'_> {
 #[derive(Serialize)]
 struct TraceEvent<'a> {
     name: &'a str,
-    /// X: from a time on for so long. M: says how a row is called.
+    /// X: an operation, with beginning and duration. M: the name of a row.
     ph: &'static str,
     pid: usize,
     tid: usize,
@@ -229,7 +229,7 @@ struct Details<'a> {
     bytes: Option<u64>,
 }
 
-/// Devices, and their lanes, in the order of their names.
+/// The devices, and their lanes, in the order of their names.
 struct Rows<'a> {
     devices: Vec<&'a str>,
     lanes: Vec<(&'a str, &'a str)>,
@@ -244,7 +244,7 @@ impl<'a> Rows<'a> {
         Rows { devices, lanes }
     }
 
-    /// Numbers of a row. Every device and lane has one.
+    /// The numbers of a row: of its device and of its lane.
     fn numbers(&self, device: &str, lane: &str) -> (usize, usize) {
         let lane = self.lanes.binary_search(&(device, lane)).unwrap_or_default();
         (self.devices.binary_search(&device).unwrap_or_default(), lane)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache;
 use crate::transfer_table::{Transfer, TransferTable};
 
-/// Changes when old files are no longer what this expects.
+/// Changed whenever older files no longer fit what this expects.
 const VERSION: u32 = 2;
 
 /// What a file holds.
@@ -43,14 +43,14 @@ pub(crate) fn load(folder: &Path, machine: &str) -> Result<Option<TransferTable>
     let text = match std::fs::read(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        // A table that is measured again could not be kept either.
+        // A new table that is measured could not be kept, either.
         Err(error) => return Err(format!("{}: {error}", file.display())),
     };
     let value: serde_json::Value = match serde_json::from_slice(&text) {
         Ok(value) => value,
         Err(error) => return unusable(&format!("no transfer table: {error}")),
     };
-    // First of all: the rest may look different in other versions.
+    // Checked first: the rest may look different in other versions.
     if value.get("version").and_then(serde_json::Value::as_u64) != Some(u64::from(VERSION)) {
         return unusable("a transfer table of another version");
     }
@@ -64,11 +64,10 @@ pub(crate) fn load(folder: &Path, machine: &str) -> Result<Option<TransferTable>
     }
 }
 
-/// Keeps a table, beside what is known of other pairs of the machine, and says
-/// where.
+/// Keeps a table, together with what is known about other pairs of the machine. Returns the file.
 ///
 /// # Errors
-/// The system's, with nothing changed.
+/// The system's error; nothing is changed then.
 pub(crate) fn store(
     folder: &Path,
     machine: &str,

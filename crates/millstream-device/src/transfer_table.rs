@@ -29,7 +29,7 @@ impl Transfer {
         self.bytes as f64 / (self.time_us * 1e-6)
     }
 
-    /// Whether it can have been measured.
+    /// Whether the numbers are possible results of a measurement.
     pub(crate) fn is_sane(&self) -> bool {
         let is_time = |time: f64| time.is_finite() && time > 0.0;
         self.bytes > 0 && is_time(self.time_us) && is_time(self.latency_us)
@@ -61,7 +61,7 @@ impl Transfer {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransferTable {
-    /// In the order of source, destination, way and size.
+    /// Sorted by source, destination, way and size.
     transfers: Vec<Transfer>,
 }
 
@@ -86,7 +86,7 @@ impl TransferTable {
         self.transfers.binary_search_by(|known| key(known).cmp(&key(transfer)))
     }
 
-    /// The same between memories of other names.
+    /// The same table with other names of the memories.
     pub(crate) fn renamed(&self, name: impl Fn(&str) -> String) -> TransferTable {
         let renamed = |transfer: &Transfer| {
             let (from, to) = (name(&transfer.from), name(&transfer.to));
@@ -124,7 +124,7 @@ impl TransferTable {
         self.latency_us(TransferWay::Copy, from, to, 0)
     }
 
-    /// In the order of their sizes.
+    /// Transfers of this pair in this way, sorted by size.
     fn of_pair(&self, way: TransferWay, (from, to): (&str, &str)) -> &[Transfer] {
         let key = (from, to, way);
         let before = |transfer: &Transfer| (&*transfer.from, &*transfer.to, transfer.way) < key;
@@ -163,8 +163,7 @@ impl TransferTable {
 /// The name of the host's memory.
 pub(crate) const HOST: &str = "host";
 
-/// The memory of a device: its GPU without the number of the virtual device, or
-/// the host's.
+/// The memory of a device: its GPU, without the number of the virtual device, or the host's.
 pub(crate) fn memory_of(device: &str) -> &str {
     let physical = device.split_once('.').map_or(device, |(physical, _)| physical);
     if physical.starts_with(HOST) { HOST } else { physical }

@@ -1,4 +1,4 @@
-//! Device code that somebody answers for.
+//! Device code for which somebody vouches.
 
 use std::ops::Deref;
 

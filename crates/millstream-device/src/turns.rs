@@ -1,5 +1,5 @@
-//! Whose turn it is at memory that words guard: one writes, or many read. Copies and
-//! host code wait for their turn; twins never wait, and are told when to try again.
+//! Turns at memory that words guard: one may write, or many may read. Copies and host code wait for
+//! their turn; twins never wait, but are told when to try again.
 
 use crate::bell::Bell;
 use crate::sync::{
@@ -20,13 +20,13 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// A turn to read; else the bell rings when the one who writes has
+    /// A turn to read. If it is refused, the bell rings once the writer has
     /// [released](Turns::released) the lock.
     pub(crate) fn try_read(&self) -> Option<RwLockReadGuard<'_, ()>> {
         self.lock.try_read().or_else(|| self.refuse(|| self.lock.try_read()))
     }
 
-    /// A turn to write; else as [`Turns::try_read`].
+    /// A turn to write; if it is refused, as in [`Turns::try_read`].
     pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         self.lock.try_write().or_else(|| self.refuse(|| self.lock.try_write()))
     }
@@ -36,13 +36,13 @@ impl Turns {
         if seeded(Fault::RefuseWithoutRetry) {
             return None;
         }
-        // Pairs with the fence in `released`: either the next try finds the lock free,
-        // or whoever holds it finds the mark.
+        // Pairs with the fence in `released`: either the next try finds the lock free, or the one
+        // that releases it finds the mark.
         fence(Ordering::SeqCst);
         again()
     }
 
-    /// What whoever has released the lock calls, as a [`Turn`] does: those refused may try again.
+    /// To be called after the lock has been released, as [`Turn`] does: those who were refused may try again.
     pub(crate) fn released(&self, bell: &Bell) {
         fence(Ordering::SeqCst);
         if self.refused.swap(false, Ordering::Relaxed) {
@@ -51,8 +51,8 @@ impl Turns {
     }
 }
 
-/// Somebody's turn, by a guard of the lock: those refused meanwhile may try again when it is dropped,
-/// also by a panic.
+/// A turn that somebody has, with the guard of the lock. When it is dropped, even by a panic, those
+/// refused meanwhile may try again.
 pub(crate) struct Turn<'a, G> {
     guard: Option<G>,
     turns: &'a Turns,

@@ -1,4 +1,4 @@
-//! What tasks of the layers above wait for, beside the operations of devices.
+//! What tasks of the layers above wait for, in addition to operations of devices.
 
 use std::sync::Weak;
 
@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 /// stands still asks it what they wait for
 /// ([`DeviceSet::report_waits_of`](crate::DeviceSet::report_waits_of)).
 pub trait Waits: Send + Sync {
-    /// What is waited for at present, a line each. It must not wait for anybody.
+    /// What is being waited for at present, one line each. This must not wait for anybody.
     fn waits(&self) -> Vec<String>;
 }
 
-/// Those to be asked.
+/// The parts that can report what they wait for.
 #[derive(Default)]
 pub(crate) struct WaitReports {
     of: Mutex<Vec<Weak<dyn Waits>>>,
@@ -21,7 +21,7 @@ pub(crate) struct WaitReports {
 impl WaitReports {
     pub(crate) fn add(&self, of: Weak<dyn Waits>) {
         let mut all = self.of.lock();
-        // They come and go: a look for those that are gone is made when it is cheap.
+        // They come and go: remove dead ones whenever that is cheap.
         if all.len() == all.capacity() {
             all.retain(|known| known.strong_count() > 0);
             let live = all.len();
@@ -30,9 +30,9 @@ impl WaitReports {
         all.push(of);
     }
 
-    /// What they say.
+    /// The lines of all reports.
     pub(crate) fn lines(&self) -> Vec<String> {
-        // Asked without the lock: the last reference to one may go here.
+        // Asked without the lock: the last reference to one of them may be dropped here.
         let all = self.of.lock().clone();
         all.iter().filter_map(Weak::upgrade).flat_map(|of| of.waits()).collect()
     }

@@ -6,9 +6,9 @@ use crate::{Error, Result};
 
 /// One buffer fills while the other is used.
 const DOUBLE: usize = 2;
-/// Where credits take much longer than copies, more buffers only take memory.
+/// More buffers than this only take memory, even where credits take much longer than copies.
 const MOST: usize = 16;
-/// Of a number that a program sets.
+/// The most that a program may set.
 const MOST_SET: usize = 1 << 16;
 
 /// Size and number of a receiver's packet buffers.
@@ -26,7 +26,7 @@ const MOST_SET: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     size: Size,
-    /// `None`: chosen by the link.
+    /// `None`: the link chooses.
     count: Option<usize>,
 }
 
@@ -53,7 +53,7 @@ impl Buffers {
         Buffers { count: Some(count), ..self }
     }
 
-    /// Items in a packet, and number of buffers if it is set.
+    /// Items of a packet, and the number of buffers if it is set.
     pub(crate) fn resolve<T>(self) -> Result<(usize, Option<usize>)> {
         let item_bytes = size_of::<T>();
         let items = match self.size {
@@ -74,7 +74,7 @@ impl Buffers {
     }
 }
 
-/// How many buffers of `bytes` keep the links from any of `sources` busy.
+/// How many buffers of `bytes` bytes keep the links from all of `sources` busy.
 pub(crate) fn default_count<'a>(
     table: Option<&TransferTable>,
     sources: impl IntoIterator<Item = &'a Device>,
@@ -105,7 +105,7 @@ mod tests {
             let way = TransferWay::Copy;
             Transfer { from, to, way, bytes, time_us, latency_us: time_us + 9.0 }
         };
-        // Of 4 KiB: 1 us, and a credit takes 10.
+        // A packet of 4 KiB takes 1 us, and its credit 10 us.
         let sizes = [(4 << 10, 1.0), (64 << 10, 4.0), (1 << 20, 10.0), (4 << 20, 40.0)];
         let table = TransferTable::new(sizes.map(|(bytes, time)| transfer(bytes, time)));
         let count = |table, bytes| default_count(table, set.devices(), set.host(), bytes);

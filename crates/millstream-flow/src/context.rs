@@ -177,17 +177,17 @@ impl Context {
         self.waking.wake(self.devices(), self.topology())
     }
 
-    /// How the links between GPUs are.
+    /// Wakes the links between GPUs.
     pub(crate) fn waking(&self) -> &Waking {
         &self.waking
     }
 
-    /// Waits until no gang runs on these devices; the permit ends when it is dropped.
+    /// Waits until no gang runs on the context's devices; they are free again when the permit is dropped.
     pub(crate) async fn gang_permit(&self) -> GangPermit {
         self.gangs.take().await
     }
 
-    /// Who looks at words that ring nothing.
+    /// Looks at words that ring nothing.
     pub(crate) fn watcher(&self) -> &Watcher {
         &self.watcher
     }

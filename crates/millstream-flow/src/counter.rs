@@ -26,7 +26,7 @@ use crate::Result;
 pub struct Counter(SharedBuffer<u32>);
 
 impl Counter {
-    /// At 0.
+    /// A counter at 0.
     pub(crate) fn new(host: &Device) -> Result<Counter> {
         Ok(Counter(host.shared(1)?))
     }
@@ -37,7 +37,7 @@ impl Counter {
     }
 }
 
-// SAFETY: the buffer does.
+// SAFETY: the buffer, which this delegates to, keeps the promise.
 unsafe impl Argument<Shared<u32>> for &Counter {
     fn bind(
         self,

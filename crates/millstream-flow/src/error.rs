@@ -283,7 +283,7 @@ pub enum Error {
     },
 }
 
-/// What else to do about a buffer in flight.
+/// What else the caller can do about a buffer in flight.
 fn remedy(action: &str) -> &'static str {
     match action {
         "dropped" | "released" => ", or give it back after the stream that uses it",

@@ -1,4 +1,4 @@
-//! The first cause of a graph's failure, and who has to hear of it.
+//! The first cause of a graph's failure, and the calls that have to see it.
 
 use std::cell::Cell;
 use std::ptr::null;
@@ -15,14 +15,14 @@ pub(crate) trait PendingCalls: Send + Sync {
     fn interrupt(&self);
     /// Gives up whatever is queued; the graph is over.
     fn clear(&self);
-    /// What they wait for.
+    /// What the pending calls wait for.
     fn waits(&self) -> Vec<Wait>;
 }
 
 thread_local! {
-    /// Of the graph with a task that this thread, which is the task's own, polls at present.
+    /// The failure of the graph whose task is being polled by this thread, which is that task's own.
     static POLLED: Cell<*const Failure> = const { Cell::new(null()) };
-    /// As [`Failure::suspected`], of that task.
+    /// Like [`Failure::suspected`], for that task.
     static SUSPECTED: Cell<Option<Error>> = const { Cell::new(None) };
 }
 
@@ -30,10 +30,10 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct Failure {
     cause: OnceLock<Error>,
-    /// Faults noticed in a `Drop`: when a task returns an error or panics, its
-    /// senders and segments are dropped before the error is seen, and must not
-    /// pass for the cause. The runner decides, once it has polled; of a task with a thread of its
-    /// own that thread does.
+    /// Faults noticed in a `Drop`. When a task returns an error or panics, its senders and segments
+    /// are dropped before the error is seen, and these drops must not pass for the cause. So the
+    /// runner decides, once it has polled; for a task with a thread of its own, that thread
+    /// decides.
     suspected: Mutex<Option<Error>>,
     ports: Mutex<Vec<Weak<dyn PendingCalls>>>,
     /// The task that runs the graph.
@@ -96,7 +96,7 @@ impl Failure {
         self.wake_runner();
     }
 
-    /// Makes a suspicion the cause: whatever ran when it arose has not failed.
+    /// Makes a suspicion the cause: the task that was running when it arose has not failed.
     pub(crate) fn promote_suspicion(&self) {
         let suspected = self.suspected.lock().take();
         if let Some(fault) = suspected {
@@ -104,7 +104,7 @@ impl Failure {
         }
     }
 
-    /// Polls a task on its own thread. Its error is the cause before anything that it dropped is.
+    /// Polls a task on its own thread. The task's error takes precedence over faults of what it dropped.
     pub(crate) fn polled(
         &self,
         poll: impl FnOnce() -> Poll<Result<(), Error>>,
@@ -125,7 +125,7 @@ impl Failure {
     pub(crate) fn register_runner(&self, context: &Context<'_>) {
         let waker = context.waker().clone();
         let before = self.runner.lock().replace(waker);
-        // What a waker holds may be anything, and is let go without the lock.
+        // A waker's drop may run any code: do it without the lock.
         drop(before);
     }
 

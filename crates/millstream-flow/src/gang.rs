@@ -24,11 +24,11 @@ pub(crate) const PEER_IS_LATE: u32 = 2;
 pub(crate) const NOT_LEFT: u32 = 3;
 pub(crate) const NO_MEMORY: u32 = 4;
 
-/// A twin cannot go on for this reason, which the gang fails with unless it is stopped already:
-/// `give_up` of `gang.cuh`. What the twin is to return; others that wait for something must hear
-/// of it, too.
+/// Ends a twin that cannot go on: the gang fails with `reason`, unless it has been stopped already
+/// (`give_up` of `gang.cuh`). Returns what the twin must return. Whoever waits for something must
+/// be told, too: that is left to the caller.
 pub(crate) fn give_up(stop: &AtomicU32, reason: u32) -> KernelFault {
-    // Relaxed: the word is all there is to see.
+    // Relaxed: the word itself is all that is communicated.
     let _ = stop.compare_exchange(0, reason, Ordering::Relaxed, Ordering::Relaxed);
     KernelFault::early_return()
 }
@@ -67,7 +67,7 @@ pub(crate) fn stop_word(words: &[AtomicU32]) -> std::result::Result<&AtomicU32, 
 #[derive(Debug)]
 pub struct Gang {
     context: Context,
-    /// Of the streams' failures.
+    /// Listeners to the streams' failures.
     _listeners: Vec<FailureListener>,
     streams: Vec<Stream>,
     words: Arc<StopOnDrop>,
@@ -85,17 +85,17 @@ pub struct GangMember<'a> {
     pub sharers: usize,
 }
 
-/// Ends the kernels, if they have not ended, when nobody waits for them.
+/// Stops the kernels that still run, once nobody waits for them.
 #[derive(Debug)]
 struct StopOnDrop {
     words: SharedBuffer<u32>,
-    /// Why the first stream has failed.
+    /// Why the first of the failed streams failed.
     cause: OnceLock<millstream_device::Error>,
 }
 
 impl StopOnDrop {
     fn stop(&self) {
-        // Nobody can be told, and kernels have a patience of their own.
+        // There is nobody to report a failure to, and the kernels' own patience ends them.
         let _ = self.words.store(STOP, IS_STOPPED);
     }
 }
@@ -171,12 +171,12 @@ impl Gang {
         let streams = Stream::of_gang(context.devices())?;
         let words = context.host().shared(2)?;
         let words = Arc::new(StopOnDrop { words, cause: OnceLock::new() });
-        // Others would wait for a kernel that is not launched.
+        // A failed stream stops all kernels: they might wait for one that is never launched.
         let listen = |stream: &Stream| {
             let words = Arc::downgrade(&words);
             stream.on_failure(move |cause| {
                 if let Some(words) = words.upgrade() {
-                    // The first stays.
+                    // The first cause stays.
                     let _ = words.cause.set(cause);
                     words.stop();
                 }
@@ -231,8 +231,8 @@ impl Gang {
         self.launch_and_wait(launch).await
     }
 
-    /// [`Gang::run`], for a `launch` that says when the first launch was, and what is to be kept until
-    /// the end.
+    /// [`Gang::run`], for a `launch` that returns the time of the first launch and what must be
+    /// kept until the end.
     async fn launch_and_wait(
         self,
         launch: impl FnOnce(&Gang) -> (Instant, Result<Vec<EnteredKernel>>),
@@ -240,12 +240,13 @@ impl Gang {
         let permit = self.context.gang_permit().await;
         // With nothing between: none goes on before the last has begun.
         let launching = Launching::begin();
-        // What was launched before a panic is ended, and waited for, before the next gang begins.
+        // If `launch` panics, the kernels that it has launched are stopped, and the next gang waits
+        // for their end.
         let launched = catch_unwind(AssertUnwindSafe(|| launch(&self)));
         let (start, launched) =
             launched.unwrap_or_else(|panic| (Instant::now(), Err(Error::panicked(panic))));
-        // Before others may call the driver, which may wait for these kernels while calls of this thread
-        // wait for the driver.
+        // Open the gang before other threads may call the driver again: such a call may wait for
+        // these kernels, and calls of this thread would wait for the driver meanwhile.
         let launched = launched.and_then(|kept| {
             self.words.words.store(OPEN, 1)?;
             Ok(kept)
@@ -257,7 +258,7 @@ impl Gang {
         };
         let finished = self.finish(permit, launched).await;
         drop(kept);
-        // Who waited for a stream that failed may have failed, too.
+        // A stream that waited for a failed one may have failed as a consequence: report the first cause.
         let first_cause =
             |error| self.words.cause.get().map_or(error, |cause| cause.clone().into());
         let end = finished.map_err(first_cause)?;
@@ -265,8 +266,8 @@ impl Gang {
         Ok(end - start)
     }
 
-    /// Launches a kernel on each device, all of which have been entered when the first begins,
-    /// since that waits for the others. The last one this thread gives to the driver.
+    /// Launches a kernel on each device. All kernels have been entered before the first begins,
+    /// since it waits for the others. This thread gives the last one to the driver itself.
     fn launch_together(bound: Vec<BoundKernel>) -> (Instant, Result<Vec<EnteredKernel>>) {
         let before = Instant::now();
         let entered = bound.into_iter().map(BoundKernel::enter);
@@ -283,7 +284,7 @@ impl Gang {
         (start, launched.map_err(Into::into))
     }
 
-    /// Whether kernels that have ended were to: a stream may have failed meanwhile, or one of them
+    /// Whether the kernels ended as they should: a stream may have failed meanwhile, or a kernel
     /// could not go on.
     fn check(&self) -> Result<()> {
         if let Some(cause) = self.words.cause.get() {
@@ -302,7 +303,7 @@ impl Gang {
         self.streams.iter().enumerate().map(member)
     }
 
-    /// Waits for what was launched. When the last kernel's end was heard of.
+    /// Waits for what was launched. Returns when the host heard of the last kernel's end.
     async fn finish(&self, permit: GangPermit, launched: Result<()>) -> Result<Instant> {
         let ends: Vec<_> = self.streams.iter().map(|stream| permit.completed(stream)).collect();
         drop(permit);
@@ -316,7 +317,7 @@ impl Gang {
         Ok(end)
     }
 
-    /// Devices on the same GPU.
+    /// The number of devices on the same GPU.
     fn sharers(&self, place: usize) -> usize {
         let devices = self.context.devices();
         devices.iter().filter(|other| other.shares_gpu_with(&devices[place])).count()

@@ -1,4 +1,4 @@
-//! What each kernel of a gang meets the others by, and tells the host.
+//! The memory in which a gang's kernels meet, and in which each of them reports to the host.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use millstream_device::{Device, Error as DeviceError, SharedBuffer, patience_ns}
 
 use crate::{Context, Error, Gang, Result};
 
-/// Words of the barrier that say where it stands, as `GangBarrier` has them: places taken; what was
-/// sent to each device; as the first block had them when it last came, two counters, the largest
-/// number offered, all devices' places, what is kept, and rounds; and each device's tally, which begins
-/// with a word of arrivals for each of three rounds in turns.
+/// Offsets of the words of `GangBarrier` that tell where it stands: places taken; what was sent to
+/// each device; what the first block saw when it last arrived (two counters, the largest number
+/// offered, all devices' places, what is kept, and rounds); and each device's tally, which begins
+/// with three words of arrivals that rounds use in turn.
 const TAKEN: usize = 17;
 const SENT: usize = 37;
 const STANDING: usize = 48;
@@ -18,7 +18,7 @@ const MET: usize = KEPT + 5;
 const TALLIES: usize = 64;
 const TALLY_WORDS: usize = 32;
 const TURNS: u64 = 3;
-/// In a word of arrivals, whether all blocks of the device have come.
+/// The bits from here on of a word of arrivals tell whether all blocks of the device have arrived.
 const ALL_SHIFT: u32 = 56;
 
 /// Memory of one device for kernels that meet in the gang's barrier (`gang_barrier.cuh`). Twins of
@@ -122,7 +122,7 @@ impl GangMemory {
         known: &[(&str, usize)],
     ) -> Error {
         let mut message = format!("the devices have not met for {:?}", self.patience);
-        // How often each has come, as this one knows.
+        // How often each device has arrived, as far as this one knows.
         let mut come = Vec::new();
         for its in all {
             match its.standing(known, all.len()).await {
@@ -135,8 +135,8 @@ impl GangMemory {
                 Err(error) => return error,
             }
         }
-        // All stop when one gives up, and those that are late come, too: one is to blame for sure only if
-        // it has not come as often as this one.
+        // When one device gives up, all stop, and late ones still arrive: a device is certainly to
+        // blame only if it has arrived less often than this one.
         let own = all.iter().zip(&come).find(|(its, _)| its.device == self.device);
         let own = own.map_or(0, |(_, come)| *come);
         let late = all.iter().zip(&come).find(|(_, come)| **come < own).map(|(its, _)| its);
@@ -144,7 +144,8 @@ impl GangMemory {
         DeviceError::KernelFailed { kernel, device, message: message.into() }.into()
     }
 
-    /// Where a device of so many stands, to go on in an error; and how often each has come there.
+    /// Where this one of `devices` devices stands, as text to append to an error; and how often
+    /// each device has arrived, by this one's words.
     async fn standing(
         &self,
         known: &[(&str, usize)],
@@ -159,7 +160,7 @@ impl GangMemory {
         let tallies = words[TALLIES..].chunks(TALLY_WORDS);
         let (counts, kept) = (&words[STANDING..STANDING + 2], &words[KEPT..MET]);
         let (met, places, sent) = (words[MET], words[TAKEN], &words[SENT..SENT + devices]);
-        // The first block has come after so many rounds; others may have come once more.
+        // The first block last arrived after `met` rounds; others may have arrived once more.
         let all = |tally: &[u64], round: u64| tally[(round % TURNS) as usize] >> ALL_SHIFT;
         let come = |tally: &[u64]| met + all(tally, met) + all(tally, met + 1);
         let come: Vec<_> = tallies.map(come).collect();

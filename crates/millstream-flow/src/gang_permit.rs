@@ -1,4 +1,4 @@
-//! The permit for kernels that wait for each other, of which there is one for each GPU.
+//! The permit for kernels that wait for each other. Each GPU has one.
 
 use std::sync::{Arc, Weak};
 
@@ -14,8 +14,7 @@ impl GangPermit {
         GangPermit(Arc::new(turns))
     }
 
-    /// [Completes](Stream::completed) with the stream, and so does this permit, whoever waits for
-    /// that.
+    /// [`Stream::completed`]. The permit is held until then, whether or not anybody waits for the completion.
     pub(crate) fn completed(&self, stream: &Stream) -> Result<Completion> {
         let end = stream.completed().inspect_err(|_| self.ends_with(stream))?;
         let permit = self.clone();
@@ -23,7 +22,7 @@ impl GangPermit {
         Ok(end)
     }
 
-    /// The same by an [event](Stream::record).
+    /// The same with an [event](Stream::record).
     pub(crate) fn record(&self, stream: &Stream) -> Result<Event> {
         let event = stream.record().inspect_err(|_| self.ends_with(stream))?;
         let permit = self.clone();
@@ -31,9 +30,9 @@ impl GangPermit {
         Ok(event)
     }
 
-    /// Of a stream that has failed: what had begun there may still wait for others.
+    /// Holds the permit for a failed stream: kernels that have begun on it may still wait for others.
     pub(crate) fn ends_with(&self, stream: &Stream) {
-        // What the driver refuses is nothing to wait for.
+        // If the driver refuses, there is nothing to wait for.
         if let Ok(over) = stream.over() {
             let permit = self.clone();
             over.on_complete(move |_| drop(permit));
@@ -45,7 +44,7 @@ impl GangPermit {
     }
 }
 
-/// A permit that somebody else may hold.
+/// Refers to a permit without holding it.
 #[derive(Debug, Default)]
 pub(crate) struct WeakGangPermit(Weak<Vec<OwnedMutexGuard<()>>>);
 

@@ -1,5 +1,5 @@
-//! Whose turn it is to run kernels that wait for each other: of two such gangs on a GPU at once each
-//! might hold what the other needs to start.
+//! Turns of gangs, whose kernels wait for each other: if two gangs shared a GPU, each might hold
+//! what the other needs to start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -12,11 +12,11 @@ use crate::gang_permit::GangPermit;
 
 type Turn = Arc<Mutex<()>>;
 
-/// Of each GPU that a context of the process has, by its number.
+/// The turns of all GPUs that contexts of this process use, by GPU number.
 static GPUS: ShortMutex<BTreeMap<usize, Weak<Mutex<()>>>> = ShortMutex::new(BTreeMap::new());
 
-/// The turns that a context's gangs take: on its GPUs with all others of the process, on host devices
-/// alone among themselves.
+/// The turns that a context's gangs take. GPUs are shared with all other gangs of the process; a
+/// context of host devices only has a turn of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct GangTurns(Arc<[Turn]>);
 
@@ -39,7 +39,7 @@ impl GangTurns {
 
     /// Waits until no gang runs on the devices; the permit ends when it is dropped.
     pub(crate) async fn take(&self) -> GangPermit {
-        // In the order of the GPUs' numbers, as everybody: nobody waits in a circle.
+        // Everybody takes turns in the order of GPU numbers, so no cycle of waiting can arise.
         let mut turns = Vec::with_capacity(self.0.len());
         for turn in self.0.iter() {
             turns.push(Arc::clone(turn).lock_owned().await);

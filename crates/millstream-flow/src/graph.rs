@@ -208,14 +208,14 @@ impl Graph {
         if from == to {
             return Err(Error::SelfLoop { endpoint: from.name() });
         }
-        // Devices of other contexts have the same ids.
+        // Ids alone do not tell: devices of other contexts have the same ones.
         [from, to].into_iter().try_for_each(|end| self.shared.check_endpoint(end))?;
         let link = (from.id(), to.id());
         if !self.shared.state.lock().plain_links.insert(link) {
             return Err(Error::DuplicateLink { from: from.name(), to: to.name() });
         }
         let router = Router::new(first_available(), Arc::clone(&self.shared));
-        // Neither is part of the graph before both are there: a refused link leaves nothing.
+        // Neither end joins the graph before both exist: a refused link leaves nothing behind.
         let ends = || {
             let sender = router.new_sender(from)?;
             let receiver = router.receiver_from([from], to, buffers)?;
@@ -310,7 +310,7 @@ impl Graph {
             }
             let all_done = poll_tasks(&mut tasks, context, &failure);
             if let Some(cause) = failure.cause() {
-                // Once more, woken or not: every pending call sees its cause.
+                // Poll once more, woken or not, so that every pending call sees its cause.
                 let _ = main.as_mut().poll(context);
                 for task in Pin::new(&mut tasks).iter_pin_mut() {
                     let _ = task.poll(context);
@@ -375,7 +375,7 @@ fn flatten<R, E: Into<Error>>(outcome: Result<Result<R, E>, Box<dyn Any + Send>>
     }
 }
 
-/// Whatever happens to a graph, or the future that runs it, nothing waits any longer.
+/// Ends all waiting, whatever happens to the graph or to the future that runs it.
 struct EndOnDrop(Arc<Failure>);
 
 impl Drop for EndOnDrop {

@@ -54,7 +54,7 @@ impl<T: Item> Payload<T> {
         ways::copy(way, items, into, lane)
     }
 
-    /// What was done up to an event is over: whoever gets the buffer next need not wait for it.
+    /// Notes that what was done up to `event` is over: the buffer's next user need not wait for it.
     pub(crate) fn retire(&self, event: &Event) {
         match self {
             Payload::Pooled(buffer) => buffer.retire(event),
@@ -63,14 +63,14 @@ impl<T: Item> Payload<T> {
         }
     }
 
-    /// Nobody copies it any more: a buffer goes back to where it came from.
+    /// Nobody copies the payload any more: a buffer goes back to where it came from.
     pub(crate) fn give_back(self, sender: &SenderShared<T>) {
         match self {
             Payload::Pooled(buffer) => {
                 sender.buffers.give_back(buffer.in_flight().is_none().then_some(buffer));
             }
             Payload::Forwarded(held) => held.release_forwarded(),
-            // Gone when this returns: whoever then hears that the message is over may write it.
+            // Dropped before this returns: whoever then hears that the message is over may write the buffer.
             Payload::Shared(_) | Payload::Host(_) | Payload::InPlace => {}
         }
     }
@@ -86,8 +86,8 @@ pub(crate) struct Message<T: Item> {
     pub(crate) source: Device,
     /// The event after which the payload may be read.
     ready: Option<Event>,
-    /// Taken out when the last copy is done: written when nobody submits another any more, so that
-    /// nobody waits for who does.
+    /// Taken out when the last copy is done. By then nobody submits another copy, so taking the
+    /// write lock waits for no submitter.
     payload: RwLock<Option<Payload<T>>>,
     /// Items that no packet has been assigned for, over all destinations.
     unassigned: AtomicUsize,
@@ -103,7 +103,7 @@ impl<T: Item> fmt::Debug for Message<T> {
     }
 }
 
-/// Copies of a shared buffer, for whoever wants to write it again.
+/// The copies of a shared buffer, for whoever wants to write it again.
 #[derive(Debug)]
 pub(crate) struct Completion {
     source: Device,
@@ -118,7 +118,7 @@ struct CompletionState {
 }
 
 impl Completion {
-    /// A completion of a message from `source`, whose waiter hears of a failure.
+    /// A completion of a message from `source`. Its waiter also hears of a failure of the graph.
     pub(crate) fn watched(source: &Device, failure: &Failure) -> Arc<Completion> {
         let completion = Completion { source: source.clone(), state: Mutex::default() };
         let completion = Arc::new(completion);
@@ -135,7 +135,7 @@ impl Completion {
         }
         let before = state.waker.replace(waker.clone());
         drop(state);
-        // What a waker holds may be anything, and is let go without the lock.
+        // A waker's drop may run any code: do it without the lock.
         drop(before);
         None
     }
@@ -164,7 +164,7 @@ impl PendingCalls for Completion {
 }
 
 impl<T: Item> Message<T> {
-    /// A message of `info.items` items that goes out `copies` items in all.
+    /// A message of `info.items` items; `copies` items are copied in all, over all destinations.
     pub(crate) fn new(
         info: MessageInfo,
         sender: Arc<SenderShared<T>>,
@@ -185,12 +185,13 @@ impl<T: Item> Message<T> {
         }
     }
 
-    /// Whether its items lie in memory of the program, which only the host copies.
+    /// Whether the items lie in memory of the program, which only the host copies.
     pub(crate) fn is_host_data(&self) -> bool {
         matches!(*self.payload.read(), None | Some(Payload::Host(_)))
     }
 
-    /// The event after which it is in its destination's packet buffer, if nothing copies it there.
+    /// The event after which the message is in its destination's packet buffer, if it was written
+    /// there in place.
     pub(crate) fn in_place(&self) -> Option<Event> {
         self.ready.clone().filter(|_| matches!(*self.payload.read(), Some(Payload::InPlace)))
     }
@@ -261,7 +262,7 @@ impl<T: Item> Message<T> {
             if let Some(payload) = payload.as_ref() {
                 payload.retire(event);
             }
-            // Relaxed: the last one takes the lock alone, after all others.
+            // Relaxed: the last one then takes the write lock, after all others have released the read lock.
             if self.uncopied.fetch_sub(items, Ordering::Relaxed) > items {
                 return;
             }

@@ -18,12 +18,12 @@ pub(crate) struct Offer<M> {
     pub(crate) message: M,
     source: usize,
     end: usize,
-    /// First item nobody has claimed; written by whoever claims.
+    /// The first item that nobody has claimed; advanced by each claim.
     cursor: AtomicUsize,
 }
 
 impl<M> Offer<M> {
-    /// Offers the items of `range`, which come from a source of this number.
+    /// Offers the items of `range`, which come from the source with this number.
     pub(crate) fn new(message: M, source: usize, range: Range<usize>) -> Offer<M> {
         Offer { message, source, end: range.end, cursor: AtomicUsize::new(range.start) }
     }
@@ -65,7 +65,7 @@ impl<M> Offer<M> {
 #[derive(Debug)]
 struct Queued<M, B> {
     offer: Arc<Offer<M>>,
-    /// A packet buffer of the destination, which its only packet lies in already.
+    /// The packet buffer of the destination in which its only packet lies already, if any.
     brought: Option<B>,
 }
 
@@ -85,8 +85,8 @@ impl<M, B> SendQueue<M, B> {
         }
     }
 
-    /// The offer whose turn it is, with the buffer that it has brought; without a free buffer, of
-    /// those that have.
+    /// The offer whose turn it is, with the buffer that it has brought. If no buffer is free, only
+    /// offers that have brought one are considered.
     fn next(&mut self, is_buffer_free: bool) -> Option<(Arc<Offer<M>>, Option<B>)> {
         self.remove_stale();
         let may_go = |queue: &VecDeque<Queued<M, B>>| {
@@ -103,7 +103,7 @@ impl<M, B> SendQueue<M, B> {
         Some((Arc::clone(&first.offer), first.brought.take()))
     }
 
-    /// The next turn is another source's. An offer that is used up leaves.
+    /// Gives the next turn to another source. Removes the offer if it is used up.
     fn end_turn(&mut self) {
         let Some(mut queue) = self.0.pop_front() else { return };
         queue.pop_front_if(|queued| queued.offer.is_stale());
@@ -112,7 +112,7 @@ impl<M, B> SendQueue<M, B> {
         }
     }
 
-    /// Removes what is stale in front.
+    /// Removes stale offers from the fronts of the queues.
     fn remove_stale(&mut self) {
         for queue in &mut self.0 {
             let is_stale = |queued: &mut Queued<M, B>| {
@@ -130,7 +130,7 @@ impl<M, B> SendQueue<M, B> {
     }
 }
 
-/// A packet of an offer, which is nobody else's, and the buffer that it goes into.
+/// A packet of an offer, claimed for this destination alone, and the buffer that it goes into.
 #[derive(Debug)]
 pub(crate) struct Claim<M, B> {
     pub(crate) offer: Arc<Offer<M>>,
@@ -141,14 +141,14 @@ pub(crate) struct Claim<M, B> {
     pub(crate) is_last: bool,
 }
 
-/// How a destination stands: for whoever looks for what hangs.
+/// The state of a destination, for reports of what a hanging program waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
-    /// Offers that no buffer is free for.
+    /// Offers that wait for a free buffer.
     pub(crate) offers: usize,
-    /// Buffers that are free, or under way with a packet.
+    /// Buffers that are free or have a packet under way.
     pub(crate) buffers: usize,
-    /// Packets that the receiver has not taken.
+    /// Packets that have arrived, but that the receiver has not taken.
     pub(crate) arrived: usize,
     /// The receiver waits for a packet.
     pub(crate) is_awaited: bool,
@@ -168,27 +168,27 @@ struct State<M, B, P> {
     buffers: VecDeque<B>,
     /// Packets whose copies are still to be submitted, in the order of their claims.
     claimed: VecDeque<Claim<M, B>>,
-    /// Somebody has one of them submitted, and then the others.
+    /// Somebody is assigning: he submits one packet, and then all that others leave.
     is_assigning: bool,
     /// Packets assigned and submitted, not yet taken by the receiver.
     inbox: VecDeque<P>,
     /// Senders that can reach this destination and have not shut down.
     open_senders: usize,
-    /// No sender can be added any more.
+    /// No more senders can be added.
     sealed: bool,
     /// The receiver's task, while it waits.
     waker: Option<Waker>,
 }
 
 impl<M, B, P> State<M, B, P> {
-    /// Nothing is here and nothing can come: the receiver's end of stream.
+    /// No packet is here and none can come: the receiver's end of stream.
     fn has_ended(&mut self) -> bool {
         let is_over = self.offers.is_over();
         let is_assigning = self.is_assigning && !seeded(Fault::EndWhileAssigning);
         self.sealed && self.open_senders == 0 && self.inbox.is_empty() && !is_assigning && is_over
     }
 
-    /// Claims packets while there is an offer and a buffer.
+    /// Claims packets as long as there are an offer and a buffer.
     fn match_up(&mut self, packet_items: usize) {
         while let Some((offer, brought)) = self.offers.next(!self.buffers.is_empty()) {
             let claimed = offer.claim(packet_items);
@@ -205,7 +205,7 @@ impl<M, B, P> State<M, B, P> {
         }
     }
 
-    /// The next packet to be submitted, by the caller; none, if there is none.
+    /// The next claim, which the caller must submit; `None` if there is none.
     fn next_claim(&mut self) -> Option<Claim<M, B>> {
         let next = self.claimed.pop_front();
         self.is_assigning = next.is_some();
@@ -246,11 +246,11 @@ impl<M, B, P> Destination<M, B, P> {
 
     /// Queues an offer and matches. `assign` submits the copy of a packet, or has another use for
     /// its buffer, and must not panic. It is called without this destination's lock, by one caller
-    /// at a time, in the order of the claims; others leave theirs to that one.
+    /// at a time, in the order of the claims; other callers leave their claims to that one.
     ///
     /// # Errors
-    /// The first error of `assign`; the packet and its buffer are lost with it, and no other is
-    /// assigned here any more.
+    /// The first error of `assign`; its packet and buffer are lost, and nothing more is assigned at
+    /// this destination.
     pub(crate) fn offer<E>(
         &self,
         offer: Arc<Offer<M>>,
@@ -260,8 +260,8 @@ impl<M, B, P> Destination<M, B, P> {
         self.assign_after(|state| state.offers.push(queued), assign)
     }
 
-    /// The same, of one packet that lies in a buffer of this destination already: its turn comes
-    /// without another.
+    /// Like [`Destination::offer`], for one packet that already lies in a buffer of this
+    /// destination: it waits for its turn, but for no free buffer.
     ///
     /// # Errors
     /// As [`Destination::offer`].
@@ -299,7 +299,7 @@ impl<M, B, P> Destination<M, B, P> {
         self.perhaps_end(|_| {});
     }
 
-    /// Wakes the receiver if nothing comes any more after `change`.
+    /// Wakes the receiver if `change` leads to the end of its stream.
     fn perhaps_end(&self, change: impl FnOnce(&mut State<M, B, P>)) {
         let waker = {
             let mut state = self.state.lock();
@@ -311,8 +311,7 @@ impl<M, B, P> Destination<M, B, P> {
         }
     }
 
-    /// The next packet, `None` at the end; otherwise `waker` is called when
-    /// there may be one.
+    /// The next packet, or `None` at the end; if pending, `waker` is called when there may be one.
     pub(crate) fn poll_next(&self, waker: &Waker) -> Poll<Option<P>> {
         let mut state = self.state.lock();
         if let Some(packet) = state.inbox.pop_front() {
@@ -323,7 +322,7 @@ impl<M, B, P> Destination<M, B, P> {
         }
         let before = state.waker.replace(waker.clone());
         drop(state);
-        // What a waker holds may be anything, packets from here too, and is let go without a lock.
+        // A waker's drop may run any code, and may own packets from here: do it without the lock.
         drop(before);
         Poll::Pending
     }
@@ -333,7 +332,7 @@ impl<M, B, P> Destination<M, B, P> {
         self.state.lock().has_ended()
     }
 
-    /// How it stands.
+    /// The state of this destination.
     pub(crate) fn standing(&self) -> Standing {
         let state = self.state.lock();
         let State { offers, buffers, claimed, inbox, is_assigning, waker, .. } = &*state;

@@ -78,7 +78,7 @@ enum Next<M> {
 }
 
 impl<M> State<M> {
-    /// Whether nobody is at it.
+    /// Whether nobody else is offering; if so, the caller is.
     fn begin(&mut self) -> bool {
         let is_first = !self.is_offering || seeded(Fault::OfferSideBySide);
         self.is_offering = true;
@@ -94,7 +94,7 @@ impl<M> State<M> {
             Some(held_up) => self.messages.push_front(held_up),
             None => {}
         }
-        // With the look: a message that is ready later finds nobody at it.
+        // In the same critical section as the look: a message that becomes ready later finds nobody offering.
         self.is_offering = seeded(Fault::StopAfterTheLook);
         let is_last = self.messages.is_empty() || seeded(Fault::CloseBeforeTheLast);
         let closes = self.end == End::ShutDown && is_last;
@@ -117,7 +117,7 @@ impl<M> Outgoing<M> {
         Outgoing { state: Watched::new(state) }
     }
 
-    /// The next message, with its items, unless it is held up: its number.
+    /// Appends a message, with its item count unless it is held up. Returns its sequence number.
     pub(crate) fn push(&self, message: M, items: Option<usize>) -> u64 {
         self.state.with(|state| {
             let sequence = state.next_sequence;
@@ -127,19 +127,19 @@ impl<M> Outgoing<M> {
         })
     }
 
-    /// A message is held up no longer, and has so many items.
+    /// A message is no longer held up, and has `items` items.
     pub(crate) fn produced(&self, sequence: u64, items: usize) {
         self.state.with(|state| {
             let held_up = state.messages.iter_mut().find(|sent| sent.sequence == sequence);
-            // None after the graph's end.
+            // No message is left after the graph's end.
             if let Some(sent) = held_up {
                 sent.items = Some(items);
             }
         });
     }
 
-    /// Offers messages in their order as far as they are ready, unless somebody is at it, who will.
-    /// Whether the sender is closed by that.
+    /// Offers messages in their order as far as they are ready, unless somebody else is offering,
+    /// who will then offer these, too. Returns whether this has closed the sender.
     pub(crate) fn offer_ready(&self, mut offer: impl FnMut(Offered<M>)) -> bool {
         if !self.state.with(State::begin) {
             return false;
@@ -167,8 +167,8 @@ impl<M> Outgoing<M> {
         self.state.with(|state| state.end = End::ShutDown);
     }
 
-    /// Until all packets of all messages are assigned, or there is a `cause` to wait no longer,
-    /// which is told by [`wake`](Outgoing::wake).
+    /// Waits until all packets of all messages are assigned, or until there is a `cause` not to
+    /// wait, which [`wake`](Outgoing::wake) announces.
     pub(crate) fn poll_flushed<E>(
         &self,
         waker: &Waker,
@@ -180,19 +180,19 @@ impl<M> Outgoing<M> {
         })
     }
 
-    /// How many messages are not assigned, if somebody waits for that.
+    /// The number of messages not assigned yet, if somebody waits for that.
     pub(crate) fn awaited(&self) -> Option<usize> {
         self.state.awaited(|state| state.messages.len() + state.unassigned)
     }
 
-    /// Those who wait look again.
+    /// Makes all waiters look again.
     pub(crate) fn wake(&self) {
         self.state.change(|_| {});
     }
 
     /// Gives up the messages that are not offered.
     pub(crate) fn clear(&self) {
-        // Dropped without the lock: buffers come back.
+        // Drop the messages without the lock: it gives buffers back.
         let given_up = self.state.with(|state| std::mem::take(&mut state.messages));
         drop(given_up);
     }

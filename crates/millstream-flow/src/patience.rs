@@ -12,25 +12,25 @@ use crate::sync::Mutex;
 pub(crate) struct Patience(Option<Duration>);
 
 impl Patience {
-    /// This long on devices of a context.
+    /// A patience of `most` on the devices of a context.
     pub(crate) fn new(context: &Context, most: Duration) -> Patience {
         let is_simulated = context.device_set().simulation().is_some();
         Patience((!is_simulated).then_some(most))
     }
 
-    /// Whether who waits since then has waited for too long.
+    /// Whether a wait that began at `since` has lasted for too long.
     pub(crate) fn is_over(self, since: Instant) -> bool {
         self.0.is_some_and(|most| since.elapsed() >= most)
     }
 
-    /// When whoever begins to wait now has waited for too long, if ever.
+    /// When a wait that begins now will have lasted for too long, if ever.
     pub(crate) fn deadline(self) -> Option<Instant> {
         Instant::now().checked_add(self.0?)
     }
 }
 
-/// What a launch's twins wait for that do not block, and since when. A wait begins when something is
-/// missed first, and patience with it, as on GPUs.
+/// What a launch's twins, which do not block, wait for, and since when. A wait, and its patience,
+/// begins when something is first missed, as on GPUs.
 #[derive(Debug)]
 pub(crate) struct Waits<W>(Mutex<HashMap<W, Instant>>);
 
@@ -41,12 +41,12 @@ impl<W> Default for Waits<W> {
 }
 
 impl<W: Eq + Hash> Waits<W> {
-    /// Something was missed: since when.
+    /// Notes that something was missed. Returns since when.
     pub(crate) fn missed(&self, what: W) -> Instant {
         *self.0.lock().entry(what).or_insert_with(Instant::now)
     }
 
-    /// It was not: the next wait for it is another.
+    /// Notes that it was there: the next wait for it begins anew.
     pub(crate) fn met(&self, what: &W) {
         self.0.lock().remove(what);
     }

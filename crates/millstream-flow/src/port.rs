@@ -58,12 +58,11 @@ pub(crate) struct Port<T: Item> {
     pub(crate) destination: Destination<Offered<T>, PacketBuffer<T>, Packet<T>>,
     /// How many packet buffers there are.
     buffers: usize,
-    /// Whose senders may send more, once the graph runs.
+    /// The sources whose senders may send more, once the graph runs.
     open_senders: Mutex<Vec<Device>>,
     pub(crate) reserved: Reserved,
-    /// Copies from the host run on these, those of small messages on the second;
-    /// others on the sender's lane, as the copy engines of the original's lanes
-    /// \[G §4.1\].
+    /// Lanes for copies from the host; small messages use the second. Other copies run on the
+    /// sender's lanes, like the copy engines of the original's lanes \[G §4.1\].
     lanes: [Stream; 2],
     pub(crate) failure: Arc<Failure>,
     context: Context,
@@ -115,22 +114,22 @@ impl<T: Item> Port<T> {
         self.destination.seal(count);
     }
 
-    /// A sender that could reach this port has shut down, and everything of it is offered.
+    /// A sender that could reach this port has shut down, and all its messages have been offered.
     pub(crate) fn sender_closed(&self, source: &Device) {
         self.open_senders.lock().retain(|sender| sender != source);
         self.destination.sender_closed();
     }
 
-    /// Gets ready for what this device sends through memory of the host.
+    /// Prepares for packets that `source` sends through memory of the host.
     pub(crate) fn prepare_for(&self, source: &Device) {
         let bytes = self.packet_bytes();
         if !source.is_host_endpoint() && self.link(source, |link| link.ways.stages(bytes)) {
-            // It is asked for again when it is needed.
+            // A failure does not matter: the memory is asked for again when it is needed.
             let _ = self.staging.prepare(self.buffers);
         }
     }
 
-    /// Gets ready for memory of the program.
+    /// Prepares for messages that lie in memory of the program.
     pub(crate) fn prepare_for_host_data(&self) {
         if self.device.is_gpu() && self.packet_bytes() > SMALL_BYTES {
             self.staging.prepare_for_host_data(self.buffers);
@@ -141,12 +140,12 @@ impl<T: Item> Port<T> {
         self.destination.packet_items() * size_of::<T>()
     }
 
-    /// Where the program's memory is copied into a staging buffer.
+    /// The stream that copies the program's memory into a staging buffer.
     pub(crate) fn filling(&self) -> Option<&Stream> {
         self.staging.filling()
     }
 
-    /// For copies from the host.
+    /// The lane for copies from the host.
     pub(crate) fn lane(&self, is_small: bool) -> &Stream {
         &self.lanes[usize::from(is_small)]
     }
@@ -156,13 +155,13 @@ impl<T: Item> Port<T> {
         self.give_up_if_over(self.destination.offer(offer, |claim| self.assign(claim)));
     }
 
-    /// Queues a message that lies in a packet buffer which was reserved. Failures end the graph.
+    /// Queues a message that was written into a reserved packet buffer. Failures end the graph.
     pub(crate) fn offer_in_place(&self, offer: Arc<Offer<Offered<T>>>, buffer: PacketBuffer<T>) {
         let assigned = self.destination.offer_in_place(offer, buffer, |claim| self.assign(claim));
         self.give_up_if_over(assigned);
     }
 
-    /// Whether a kernel of a source writes packets of so many items here, where it may choose.
+    /// Whether kernels of `source` may write packets of this many items directly into this port's buffers.
     pub(crate) fn is_written_by(&self, source: &Device, items: usize) -> bool {
         matches!(self.context.transfer(), None | Some(TransferWay::Push))
             && (1..=self.destination.packet_items()).contains(&items)
@@ -182,7 +181,7 @@ impl<T: Item> Port<T> {
             return;
         }
         if let Some(event) = &buffer.free_after {
-            // What used it is over, also for who drops it.
+            // The buffer's last use is over, which its drop must know, too.
             buffer.buffer.retire(event);
         }
         self.give_up_if_over(self.destination.post(buffer, |claim| self.assign(claim)));
@@ -195,9 +194,9 @@ impl<T: Item> Port<T> {
         links.values().map(|link| &link.statistics).filter(carry).cloned().collect()
     }
 
-    /// Submits the copy of a packet, if it needs one, or gives its buffer to a sender.
-    /// No lock is held that a callback may want: the driver may take
-    /// its time, and whoever gives it something may have to tell others of failures first.
+    /// Submits the copy of a packet, if it needs one, or gives its buffer to a sender. No lock that
+    /// a callback may want is held: the driver may take its time, and may first have to report
+    /// failures from within the call.
     fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Option<Packet<T>>> {
         let Claim { offer, range, buffer: mut packet, is_last } = claim;
         let (message, ports) = match &offer.message {
@@ -227,13 +226,13 @@ impl<T: Item> Port<T> {
         Ok(Some(Packet { buffer: packet.buffer, range, message, arrival }))
     }
 
-    /// Nothing is left of an offer to these.
+    /// Tells the other `ports` that nothing is left of an offer.
     fn tell_others(&self, ports: &[Arc<Port<T>>]) {
         let others = ports.iter().filter(|port| !std::ptr::eq(Arc::as_ptr(port), self));
         others.for_each(|port| port.destination.offer_exhausted());
     }
 
-    /// Which way a packet goes, and what of the host's memory it goes through; counts it.
+    /// Which way a packet goes, and the host memory that it goes through, if any. Counts the packet.
     fn route(
         &self,
         message: &Message<T>,
@@ -249,7 +248,7 @@ impl<T: Item> Port<T> {
             }
         });
         let staging = match is_host_data {
-            // The driver takes what is small at once.
+            // The driver copies small data at once.
             true if bytes <= SMALL_BYTES => None,
             true => self.staging.take_prepared(),
             false if goes_through_host => Some(self.staging.take()?),
@@ -259,13 +258,13 @@ impl<T: Item> Port<T> {
         Ok((way, staging))
     }
 
-    /// One more packet of a source.
+    /// Counts one more packet of a source.
     fn count(&self, source: &Device, items: usize, way: TransferWay, through_host: bool) {
         let bytes = (items * size_of::<T>()) as u64;
         self.link(source, |link| link.statistics.count(bytes, way, through_host));
     }
 
-    /// What is known of the link from a source.
+    /// The state of the link from a source.
     fn link<R>(&self, source: &Device, look: impl FnOnce(&mut LinkFrom) -> R) -> R {
         let mut links = self.links.lock();
         look(links.entry(source.id()).or_insert_with(|| {
@@ -276,7 +275,7 @@ impl<T: Item> Port<T> {
         }))
     }
 
-    /// What happens when a packet has arrived.
+    /// Registers what happens when a packet has arrived.
     fn follow_up(
         &self,
         message: &Arc<Message<T>>,
@@ -301,8 +300,8 @@ impl<T: Item> Port<T> {
         if let Err(error) = assigned {
             self.failure.fail(error);
         }
-        // What a device has counted may come when everything queued has been given up. Messages
-        // hold their ports: it would stay for ever.
+        // A message that a device counted may be queued after everything has been given up. It
+        // would stay for ever, since messages hold their ports: clear again.
         if self.failure.cause().is_some() {
             self.destination.clear();
         }

@@ -77,7 +77,7 @@ impl<T: Item> Receiver<T> {
             }
             match self.port.destination.poll_next(context.waker()) {
                 Poll::Ready(next) => Poll::Ready(Ok(next)),
-                // A failure may have come before the waker was there.
+                // The failure may have come before the waker was registered.
                 Poll::Pending => match self.port.failure.cause() {
                     Some(cause) => Poll::Ready(Err(cause.clone())),
                     None => Poll::Pending,

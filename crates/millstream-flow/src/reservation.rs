@@ -27,7 +27,7 @@ use crate::port::{Offered, PacketBuffer, Port};
 use crate::watched::Watched;
 use crate::{Error, Item, Result, Wait};
 
-/// How many buffers of a destination are reserved, or will be.
+/// How many buffers of a destination are reserved, or are about to be.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     count: AtomicUsize,
@@ -35,19 +35,19 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// None of so many.
+    /// None reserved yet of `buffers`.
     pub(crate) fn of(buffers: usize) -> Reserved {
         Reserved { count: AtomicUsize::new(0), most: buffers.saturating_sub(1) }
     }
 
-    /// One more, if there may be.
+    /// Reserves one more, unless that would be the last buffer.
     fn begin(&self) -> bool {
-        // Relaxed, and below: only the number matters.
+        // Relaxed, here and below: only the number itself matters.
         let more = |count| (count < self.most).then_some(count + 1);
         self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// One less: it is sent, or free.
+    /// One reservation less: its buffer has been sent, or is free again.
     pub(crate) fn end(&self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
@@ -70,7 +70,7 @@ impl<T: Item> State<T> {
         matches!(self, State::Given(_))
     }
 
-    /// Nobody waits any more.
+    /// Ends the wait. Returns the buffer if one was given but not taken.
     fn end(&mut self) -> Option<PacketBuffer<T>> {
         match std::mem::replace(self, State::Over) {
             State::Given(buffer) => Some(buffer),
@@ -80,7 +80,7 @@ impl<T: Item> State<T> {
 }
 
 impl<T: Item> Reservation<T> {
-    /// Gives the sender a buffer; back it comes if that has given up.
+    /// Gives the sender a buffer; returns it if the sender has given up.
     pub(crate) fn give(&self, buffer: PacketBuffer<T>) -> Option<PacketBuffer<T>> {
         self.state.change(|state| match state {
             State::Waits => {
@@ -101,7 +101,7 @@ impl<T: Item> PendingCalls for Reservation<T> {
         drop(self.state.with(State::end));
     }
 
-    /// The port speaks of it, as of other offers.
+    /// The port reports reservations along with its other offers.
     fn waits(&self) -> Vec<Wait> {
         Vec::new()
     }
@@ -114,7 +114,7 @@ pub(crate) struct ReservedPacket<T: Item> {
 }
 
 impl<T: Item> ReservedPacket<T> {
-    /// Nothing is sent in it: it is free after an event. A failure ends the graph.
+    /// Nothing is sent in this buffer: it is free after `event`. A failure ends the graph.
     pub(crate) fn free_after(self, event: &Event) {
         let ReservedPacket { buffer: PacketBuffer { buffer, .. }, port } = self;
         let free_after = Some(event.clone());
@@ -125,7 +125,7 @@ impl<T: Item> ReservedPacket<T> {
     }
 }
 
-/// A reservation until its buffer is taken; dropped before, it is given up.
+/// A reservation whose buffer has not been taken yet. Dropping it gives it up.
 struct Reserving<'a, T: Item> {
     port: &'a Arc<Port<T>>,
     reservation: Arc<Reservation<T>>,
@@ -133,8 +133,9 @@ struct Reserving<'a, T: Item> {
     is_taken: bool,
 }
 
-/// Waits for a free buffer of a destination for a sender from a source of this number; none, if only
-/// one is left that is not reserved. Its message must follow, or [`Port::unreserve`].
+/// Waits for a free buffer of a destination, for a sender of the source with this number. `None` if
+/// only one unreserved buffer is left. Afterwards either its message or [`Port::unreserve`] must
+/// follow.
 ///
 /// # Errors
 /// The graph's first cause.
@@ -153,7 +154,7 @@ pub(crate) async fn reserve<T: Item>(
     let watched = Arc::downgrade(&reservation);
     failure.watch(watched);
     let offered = Offered::Reservation(Arc::clone(&reservation));
-    // In a queue of its own: nothing that is sent stands behind it.
+    // A source number of its own, so a queue of its own: no message stands behind the reservation.
     let offer = Arc::new(Offer::new(offered, usize::MAX - source, 0..1));
     let mut reserving = Reserving { port, reservation, offer, is_taken: false };
     port.offer(Arc::clone(&reserving.offer));
@@ -175,7 +176,8 @@ impl<T: Item> Drop for Reserving<'_, T> {
         if self.is_taken {
             return;
         }
-        // Nobody claims a buffer for it any more, and who waits for the last offer looks again.
+        // Make the offer stale, so that nobody claims a buffer for it, and let the receiver look
+        // whether this was the last one.
         if self.offer.claim(1).is_some() {
             self.port.destination.offer_exhausted();
         }

@@ -40,7 +40,7 @@ pub(crate) struct RouterShared<T: Item> {
 #[derive(Clone)]
 struct Members<T: Item> {
     senders: Vec<Device>,
-    /// Those of the senders that were shut down before the graph ran.
+    /// Senders that were shut down before the graph ran.
     closed: Vec<Device>,
     ports: Vec<Arc<Port<T>>>,
 }
@@ -72,7 +72,7 @@ impl<T: Item> RouterShared<T> {
         let mut ports: Vec<Arc<Port<T>>> = Vec::new();
         for to in route.destinations() {
             let port = reachable.port(to)?;
-            // Whoever is named twice is one destination.
+            // A destination that is named twice counts once.
             if !ports.iter().any(|known| Arc::ptr_eq(known, &port)) {
                 ports.push(port);
             }
@@ -115,9 +115,9 @@ impl<T: Item> RouterShared<T> {
         }
     }
 
-    /// A sender on `source` has shut down and everything of it is offered.
+    /// A sender on `source` has shut down, and all its messages have been offered.
     pub(crate) fn sender_closed(&self, source: &Device) {
-        // Held, so that the graph is sealed before or after.
+        // The lock is held so that this comes entirely before or after the sealing of the graph.
         let mut members = self.members.lock();
         match self.reachable_from(source) {
             None => members.closed.push(source.clone()),
@@ -134,7 +134,8 @@ impl<T: Item> RouterShared<T> {
 }
 
 impl<T: Item> Members<T> {
-    /// What a policy lets each sender reach. Nobody holds the lock: the policy is the program's.
+    /// The receivers that a policy lets each sender reach. Must be called without the lock, since
+    /// the policy is the program's code.
     fn reachable(&self, policy: &RoutingPolicy) -> Result<Vec<Reachable<T>>> {
         let mut ports = self.ports.clone();
         ports.sort_by_key(|port| port.device.index().unwrap_or(usize::MAX));
@@ -154,9 +155,9 @@ impl<T: Item> Members<T> {
     }
 }
 
-/// What the program's policy says; its panic is an error, of which nobody else would hear.
+/// Calls the program's policy and makes its panic an error, which would otherwise go unnoticed.
 fn contained<R>(ask: impl FnOnce() -> R) -> Result<R> {
-    // Unwinding leaves nothing half done here; the policy is not asked again.
+    // Unwinding leaves nothing half done here, and the policy is not asked again.
     catch_unwind(AssertUnwindSafe(ask)).map_err(Error::panicked)
 }
 
@@ -171,7 +172,7 @@ impl<T: Item> Reachable<T> {
 
 /// What a graph does with its routers, whatever they carry.
 pub(crate) trait AnyRouter: Send + Sync {
-    /// Makes what takes long to make. The caller holds no lock, here and below.
+    /// Makes in advance what takes long to make. Here and below, the caller holds no lock.
     fn prepare(&self) -> Result<()>;
     /// Fixes who can reach whom.
     fn seal(&self) -> Result<()>;
@@ -193,7 +194,7 @@ impl<T: Item> AnyRouter for RouterShared<T> {
             let known = self.members.lock().clone();
             let reachable = known.reachable(&self.policy)?;
             let members = self.members.lock();
-            // An end that was being made when the graph was sealed may have come meanwhile.
+            // A sender or receiver that was being made when the graph was sealed may have joined meanwhile.
             if members.count() != known.count() {
                 continue;
             }
@@ -204,7 +205,7 @@ impl<T: Item> AnyRouter for RouterShared<T> {
                 let senders = reachable.iter().filter(reaches).map(|from| from.source.clone());
                 port.seal(senders.collect());
             }
-            // Under the lock: `sender_closed`. Sealing twice changes nothing.
+            // Under the lock because of `sender_closed`. Sealing twice changes nothing.
             let _ = self.reachable.set(reachable);
             return Ok(());
         }
@@ -257,7 +258,7 @@ impl<T: Item> Router<T> {
         Router { shared, graph }
     }
 
-    /// Makes it part of the graph.
+    /// Makes the router part of the graph.
     ///
     /// # Errors
     /// [`Error::Sealed`] if the graph runs.
@@ -274,12 +275,14 @@ impl<T: Item> Router<T> {
         self.new_sender(device).map(Sender::new)
     }
 
-    /// With the members' lock, under which ends are sealed: one that comes later would never be.
+    /// Must be called with the members' lock, under which sealing takes place: an end that joined
+    /// later would never be sealed.
     fn check_unsealed(&self) -> Result<()> {
         if self.shared.is_sealed() { Err(Error::Sealed) } else { Ok(()) }
     }
 
-    /// What a sender shares with its messages: dropped without one, it does not count as dropped.
+    /// What a sender shares with its messages. Dropping this without having made a [`Sender`] does
+    /// not count as dropping a sender.
     pub(crate) fn new_sender(&self, device: &Device) -> Result<Arc<SenderShared<T>>> {
         self.graph.check_endpoint(device)?;
         let mut members = self.shared.members.lock();

@@ -22,7 +22,7 @@ pub(crate) struct Held<T: Item> {
 }
 
 impl<T: Item> Held<T> {
-    /// Some of its items, as the source of a copy.
+    /// Part of the items, as the source of a copy.
     pub(crate) fn part(&self, range: Range<usize>) -> Result<Part<'_, T>> {
         match &self.packet {
             Some(packet) => Ok(packet.buffer.part(range)?),
@@ -30,14 +30,14 @@ impl<T: Item> Held<T> {
         }
     }
 
-    /// A copy out of it is over: the next one into it need not wait for that.
+    /// A copy from this buffer is over: the next copy into it need not wait for that one.
     pub(crate) fn retire(&self, event: &Event) {
         if let Some(packet) = &self.packet {
             packet.buffer.retire(event);
         }
     }
 
-    /// Gives the buffer back, copied; a failure ends the graph.
+    /// Gives the buffer back after it has been copied; a failure ends the graph.
     pub(crate) fn release_forwarded(mut self) {
         if let Err(error) = self.release("forwarded") {
             self.port.failure.fail(error);
@@ -58,7 +58,7 @@ impl<T: Item> Held<T> {
             };
         let port = Arc::clone(&self.port);
         let (buffer, free_after) = (packet.buffer, Some(freed.clone()));
-        // Posted only when free, so that no copy waits in a lane that others use.
+        // Posted only once it is free, so that no copy waits for it in a lane that others use.
         freed.on_complete(move |result| match result {
             Ok(()) => port.post(PacketBuffer { buffer, free_after }),
             Err(error) => port.failure.fail(Error::Device(error)),
@@ -228,7 +228,8 @@ impl<T: Item> PendingSegment<T> {
 
     describe_segment!();
 
-    /// What a sender of this endpoint sends on, its metadata, and the event after which it may.
+    /// What a sender of this endpoint forwards: the payload, its metadata, and the event after
+    /// which it may be read.
     pub(crate) fn into_payload(
         self,
         sender: &Device,
@@ -256,7 +257,7 @@ impl<T: Item> PendingSegment<T> {
     pub async fn ready(self) -> Result<Segment<T>> {
         let failure = &self.held.port.failure;
         let mut arrival = pin!(self.arrival.completed());
-        // Whoever runs the graph polls once more when it fails, before the packet is there.
+        // If the graph fails before the packet is there, its runner polls once more.
         let arrived = poll_fn(|context| match (arrival.as_mut().poll(context), failure.cause()) {
             (Poll::Pending, Some(cause)) => Poll::Ready(Err(cause.clone())),
             (arrived, _) => arrived.map_err(Error::Device),
@@ -320,7 +321,7 @@ impl<T: Item> Awaitable for PendingSegment<T> {
 
 macro_rules! readable_by_kernels {
     ($segment:ident) => {
-        // SAFETY: the part does.
+        // SAFETY: the part, which this delegates to, keeps the promise.
         unsafe impl<T: Item> Argument<Read<T>> for &$segment<T> {
             fn bind(
                 self,

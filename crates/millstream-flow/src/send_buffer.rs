@@ -40,7 +40,7 @@ use crate::{Error, Item, Result};
 pub struct SendBuffer<T: Item> {
     /// `None` once sent.
     buffer: Option<DeviceBuffer<T>>,
-    /// Whose packet buffer it is, if it is one.
+    /// The port whose packet buffer this is, if it is one.
     port: Option<Arc<Port<T>>>,
     len: usize,
     metadata: u64,
@@ -120,7 +120,7 @@ impl<T: Item> SendBuffer<T> {
         }
     }
 
-    /// Whether it is of this sender, which can send: it is given back if not.
+    /// Whether this buffer belongs to this sender, and the sender can send; otherwise it is given back.
     pub(crate) fn check(&self, sender: &Arc<SenderShared<T>>) -> Result<()> {
         if Arc::ptr_eq(&self.sender, sender) {
             return sender.check();
@@ -137,7 +137,7 @@ impl<T: Item> SendBuffer<T> {
         Ok(stream.record()?)
     }
 
-    /// What is sent, after this event.
+    /// What is sent, and the event after which it is ready.
     pub(crate) fn into_parcel(mut self, ready: Event) -> Parcel<T> {
         let (payload, packet) = match (self.buffer.take(), self.port.take()) {
             (Some(buffer), Some(port)) => {
@@ -173,7 +173,7 @@ impl<T: Item> Drop for SendBuffer<T> {
     }
 }
 
-// SAFETY: the part does.
+// SAFETY: the part, which this delegates to, keeps the promise.
 unsafe impl<T: Item> Argument<Read<T>> for &SendBuffer<T> {
     fn bind(
         self,
@@ -186,7 +186,7 @@ unsafe impl<T: Item> Argument<Read<T>> for &SendBuffer<T> {
     }
 }
 
-// SAFETY: the part does.
+// SAFETY: the part, which this delegates to, keeps the promise.
 unsafe impl<T: Item> Argument<Write<T>> for &mut SendBuffer<T> {
     fn bind(
         self,

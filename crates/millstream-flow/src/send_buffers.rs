@@ -1,13 +1,13 @@
-//! Send buffers of a sender: its back-pressure.
+//! The pool of a sender's send buffers, which gives back-pressure.
 
 use std::task::{Poll, Waker};
 
 use crate::watched::Watched;
 
-/// Buffers that may be out at once, unless set.
+/// How many buffers may be out at once, unless the program sets it.
 const USUAL_LIMIT: usize = 2;
 
-/// How many buffers are out, and those that may be used again.
+/// How many buffers are out, and the free ones.
 #[derive(Debug)]
 pub(crate) struct SendBuffers<B> {
     state: Watched<State<B>>,
@@ -34,8 +34,8 @@ impl<B> SendBuffers<B> {
         self.state.with(|state| state.limit = limit.max(1));
     }
 
-    /// One more is out: one to use again, or none, which has to be allocated. An error as soon as
-    /// there is a `cause`, which is told by [`wake`](SendBuffers::wake).
+    /// Takes one: a free buffer, or `None` if the caller has to allocate it. An error as soon as
+    /// there is a `cause`, which [`wake`](SendBuffers::wake) announces.
     pub(crate) fn poll_take<E>(
         &self,
         waker: &Waker,
@@ -50,7 +50,7 @@ impl<B> SendBuffers<B> {
         })
     }
 
-    /// One less is out; `None` if it cannot be used again.
+    /// One buffer less is out; `buffer` is `None` if it cannot be used again.
     pub(crate) fn give_back(&self, buffer: Option<B>) {
         let unused = self.state.change(|state| {
             state.outstanding = state.outstanding.saturating_sub(1);
@@ -60,26 +60,26 @@ impl<B> SendBuffers<B> {
             state.free.extend(buffer);
             None
         });
-        // Without the lock.
+        // Dropped without the lock.
         drop(unused);
     }
 
-    /// Buffers that come back are of no use any more.
+    /// Buffers that come back are not kept any more.
     pub(crate) fn shut_down(&self) {
         self.state.with(|state| state.is_over = true);
     }
 
-    /// How many may be out at once, if somebody waits for one.
+    /// How many buffers may be out at once, if somebody waits for one.
     pub(crate) fn awaited(&self) -> Option<usize> {
         self.state.awaited(|state| state.limit)
     }
 
-    /// Those who wait look again.
+    /// Makes all waiters look again.
     pub(crate) fn wake(&self) {
         self.state.change(|_| {});
     }
 
-    /// Gives up those that are free.
+    /// Drops the free buffers.
     pub(crate) fn clear(&self) {
         let given_up = self.state.with(|state| std::mem::take(&mut state.free));
         drop(given_up);

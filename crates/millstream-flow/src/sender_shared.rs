@@ -19,9 +19,9 @@ use crate::{Error, Item, Result, Wait};
 /// Streams of a sender's device for its copies; none on the host.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    /// Take turns.
+    /// Used in turn.
     pub(crate) large: Vec<Stream>,
-    /// For small messages, so that these do not wait behind large ones.
+    /// For small messages, so that they do not wait behind large ones.
     pub(crate) small: Option<Stream>,
 }
 
@@ -29,11 +29,11 @@ pub(crate) struct Lanes {
 pub(crate) struct SenderShared<T: Item> {
     pub(crate) source: Device,
     pub(crate) host: Device,
-    /// Copies from this sender, in turn, so that one begins while another's end is
-    /// told; none on the host, which uses the receivers' lanes.
+    /// Streams for copies from this sender, used in turn, so that a copy can begin while the end of
+    /// the one before is being reported. None on the host, which uses the receivers' lanes.
     lanes: Lanes,
     copies: AtomicUsize,
-    /// Messages that are copied, and wait for packet buffers or for what produces them.
+    /// Messages that must be copied, and wait for packet buffers or for their producers.
     copied: AtomicUsize,
     pub(crate) failure: Arc<Failure>,
     router: Arc<RouterShared<T>>,
@@ -44,10 +44,10 @@ pub(crate) struct SenderShared<T: Item> {
 /// What is sent as a message.
 pub(crate) struct Parcel<T: Item> {
     pub(crate) payload: Payload<T>,
-    /// Where it lies, if that is in place.
+    /// The packet buffer that it already lies in, if it was written in place.
     pub(crate) packet: Option<ReservedPacket<T>>,
     pub(crate) metadata: u64,
-    /// What the copies come after.
+    /// The event that the copies come after.
     pub(crate) ready: Option<Event>,
     pub(crate) completion: Option<Arc<Completion>>,
 }
@@ -89,10 +89,10 @@ impl<T: Item> SenderShared<T> {
         }
     }
 
-    /// Gets ready for so many items of the program's memory, if anything can be sent.
+    /// Prepares for messages of `items` items of the program's memory, if sending is possible.
     pub(crate) fn prepare_for_host_data(&self, items: usize) -> Result<()> {
         self.check()?;
-        // The driver takes what is small at once.
+        // The driver copies small data at once.
         if items * size_of::<T>() > SMALL_BYTES {
             let destinations = self.router.destinations(&self.source);
             destinations.iter().for_each(|port| port.prepare_for_host_data());
@@ -100,17 +100,18 @@ impl<T: Item> SenderShared<T> {
         Ok(())
     }
 
-    /// Sends a message of so many items; of as many as are counted later if it has none yet.
+    /// Sends a message of `items` items, or of as many as are counted later if that is `None`.
     pub(crate) fn send(self: &Arc<Self>, parcel: Parcel<T>, items: Option<usize>) -> Result<u64> {
         self.check()?;
-        // Lanes of small messages are few, and strangers share them: none waits there for what
-        // produces it. Of larger ones the copies are submitted ahead, and in place there is none.
+        // Lanes of small messages are few, and unrelated senders share them: no small message waits
+        // there for its producer. Copies of larger ones are submitted ahead, and a message in place
+        // needs none.
         let producer = parcel.ready.clone().filter(|ready| {
             let is_small = items.is_some_and(|items| items * size_of::<T>() <= SMALL_BYTES);
             is_small && parcel.packet.is_none() && ready.status() == EventStatus::Pending
         });
         if parcel.packet.is_none() {
-            // Relaxed: the sender's own look comes after.
+            // Relaxed: the look is the sender's own, and comes after this.
             self.copied.fetch_add(1, Ordering::Relaxed);
         }
         let sequence = self.outgoing.push(parcel, items.filter(|_| producer.is_none()));
@@ -121,7 +122,7 @@ impl<T: Item> SenderShared<T> {
         Ok(sequence)
     }
 
-    /// Lets message `sequence` go when its producer is done, with the items that are there then.
+    /// Offers message `sequence` when its producer is done, with the number of items then known.
     pub(crate) fn offer_after(
         self: &Arc<Self>,
         producer: &Event,
@@ -148,14 +149,15 @@ impl<T: Item> SenderShared<T> {
         self.outgoing.assigned();
     }
 
-    /// A message that is copied needs no packet buffer any more.
+    /// A message that is copied waits for no packet buffer any more.
     fn waits_no_more(&self) {
-        // Relaxed: whoever counts down only lets the sender reserve again.
+        // Relaxed: the decrement only lets the sender reserve again.
         self.copied.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Waits for a packet buffer that kernels of this endpoint may fill with so many items; `None`
-    /// where messages are copied. So they are behind one that is, and may need that buffer.
+    /// Waits for a packet buffer that kernels of this endpoint may fill with `items` items. `None`
+    /// where messages are copied, and while a copied message is waiting: a later message must stay
+    /// behind it, and it may need that very buffer.
     pub(crate) async fn reserve(&self, items: usize) -> Result<Option<ReservedPacket<T>>> {
         if self.copied.load(Ordering::Relaxed) > 0 {
             return Ok(None);
@@ -207,10 +209,10 @@ impl<T: Item> SenderShared<T> {
         }
         let info = MessageInfo { items, sequence, metadata };
         let offers = self.router.route(&info, &self.source);
-        // The first cause, before the message is let go: a packet that it lies in would say that it was
-        // dropped in flight.
+        // Report this cause before the message is dropped: a packet that it lies in would otherwise
+        // report that it was dropped in flight.
         let offers = offers.inspect_err(|error| self.failure.fail(error.clone()))?;
-        // A packet has one destination, whatever the policy says of others.
+        // A packet in place has one destination, whatever the policy says.
         let copies = match packet {
             Some(_) => items,
             None => offers.iter().map(|(range, _)| range.len()).sum(),

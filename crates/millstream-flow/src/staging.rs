@@ -17,8 +17,8 @@ const FILLING: usize = 4;
 /// Buffers for the program's memory at most; each has two streams.
 const MOST_FOR_HOST_DATA: usize = 16;
 
-/// A buffer of the host, and lanes from it to the destination, one of them for small
-/// messages: a packet on its second way waits for its first one and for nothing else.
+/// A buffer of the host, and the lanes from it to the destination, one of them for small messages.
+/// A packet on its way out of the buffer waits for its way in, and for nothing else.
 #[derive(Debug)]
 pub(crate) struct Staging<T: Item> {
     buffer: DeviceBuffer<T>,
@@ -33,16 +33,17 @@ impl<T: Item> Staging<T> {
     }
 }
 
-/// The staging buffers of one destination: as many as packets were under way at
-/// once, at most one for each of its packet buffers, and as many for the program's memory.
+/// The staging buffers of one destination: as many as packets were under way at once, but at most
+/// one for each of its packet buffers, and as many again for the program's memory.
 pub(crate) struct StagingPool<T: Item> {
     host: Device,
     device: Device,
     packet_items: usize,
     free: Mutex<Vec<Staging<T>>>,
-    /// The host's, once buffers were wanted for the program's memory, if there were any.
+    /// The host's streams that fill buffers from the program's memory, once they have been asked
+    /// for; `None` if they could not be made.
     filling: OnceLock<Option<[Stream; FILLING]>>,
-    /// Copies on these.
+    /// The number of copies submitted to these streams.
     fillings: AtomicUsize,
 }
 
@@ -63,7 +64,7 @@ impl<T: Item> StagingPool<T> {
     /// Makes buffers.
     ///
     /// # Errors
-    /// No memory.
+    /// No memory is left.
     pub(crate) fn prepare(&self, count: usize) -> Result<()> {
         let missing = count.saturating_sub(self.free.lock().len());
         let made = (0..missing).map(|_| self.make()).collect::<Result<Vec<_>>>()?;
@@ -71,8 +72,9 @@ impl<T: Item> StagingPool<T> {
         Ok(())
     }
 
-    /// Makes buffers for the program's memory, and streams that copy it there, the first time: pinning
-    /// takes as long as copying many packets. No memory is no error: the driver copies then.
+    /// The first time, makes buffers for the program's memory and streams that copy it there:
+    /// pinning takes as long as copying many packets. If there is no memory, that is no error: the
+    /// driver copies then.
     pub(crate) fn prepare_for_host_data(&self, count: usize) {
         self.filling.get_or_init(|| self.prepare_filling(count.min(MOST_FOR_HOST_DATA)).ok());
     }
@@ -89,14 +91,14 @@ impl<T: Item> StagingPool<T> {
         self.free.lock().pop()
     }
 
-    /// Where the next copy out of the program's memory runs.
+    /// The stream for the next copy out of the program's memory.
     pub(crate) fn filling(&self) -> Option<&Stream> {
         // Relaxed: any order of the streams will do.
         let turn = self.fillings.fetch_add(1, Ordering::Relaxed);
         self.filling.get()?.as_ref().map(|streams| &streams[turn % FILLING])
     }
 
-    /// A buffer that nothing uses.
+    /// A free buffer, or else a new one.
     pub(crate) fn take(&self) -> Result<Staging<T>> {
         match self.free.lock().pop() {
             Some(staging) => Ok(staging),
@@ -111,7 +113,7 @@ impl<T: Item> StagingPool<T> {
         Ok(Staging { buffer, lane, small: self.device.stream_of(StreamKind::SmallCopy)? })
     }
 
-    /// Gives a buffer back whose last use was over at `event`.
+    /// Takes back a buffer whose last use was over at `event`.
     pub(crate) fn give_back(&self, staging: Staging<T>, event: &Event) {
         staging.buffer.retire(event);
         self.free.lock().push(staging);

@@ -105,7 +105,7 @@ impl LinkStatistics {
         }
     }
 
-    /// One more packet.
+    /// Counts one more packet.
     pub(crate) fn count(&mut self, bytes: u64, way: TransferWay, through_host: bool) {
         self.packets += 1;
         self.bytes += bytes;

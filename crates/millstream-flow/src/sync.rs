@@ -19,15 +19,16 @@ pub(crate) enum Fault {
     AssignSideBySide,
     /// A stream ends while its last packet is being submitted.
     EndWhileAssigning,
-    /// What lies in its destination's buffer waits behind another source's message for a free one.
+    /// A packet that already lies in its destination's buffer waits behind another source's message
+    /// that needs a free one.
     WaitForABuffer,
     /// A packet that was filled in an earlier epoch counts as full.
     AnyEpochIsFull,
-    /// The last writer does not come after the others' items.
+    /// The last writer is not ordered after the others' items.
     ArrivalWithoutOrder,
-    /// Writers of an epoch in which not all came count in the next.
+    /// Arrivals of an epoch in which not all writers came count in the next epoch.
     ArrivalsOfAnyEpoch,
-    /// A writer that begins an epoch takes back the arrivals of another that did.
+    /// A writer that begins an epoch takes back the arrival of another that began it, too.
     ForgetByStore,
     /// The first of many writers publishes.
     FirstArrivalFills,
@@ -35,23 +36,23 @@ pub(crate) enum Fault {
     MarkFullWithoutRelease,
     /// A packet is empty before its items are read.
     MarkEmptyWithoutRelease,
-    /// Two use a packet at once, of which one writes.
+    /// Two use a packet at once, although one of them writes.
     ClaimBesideOthers,
-    /// Who was refused a packet is not told when it is free.
+    /// Whoever was refused a packet is not told when it is free.
     GiveBackInSilence,
-    /// The watcher is woken before it can see for whom.
+    /// The watcher is woken before it can see that somebody waits.
     UnparkBeforeCounting,
     /// Two blocks may claim the same slot of a peer ring.
     ClaimByStore,
-    /// A claim goes by a head that other claims of its sender have outrun.
+    /// A claim relies on a head that is older than other claims of the same sender.
     ClaimBesideOldHead,
     /// A slot is full before its payload is there.
     EpochBeforePayload,
-    /// The same, by the orders of its words.
+    /// The same, through weak orderings of its words.
     EpochWithoutRelease,
     /// A slot is free before its payload is read.
     CreditWithoutRelease,
-    /// A task leaves its waker some time after it has looked.
+    /// A task registers its waker some time after it has looked.
     WakerAfterTheLook,
     /// Two offer messages of one sender at once.
     OfferSideBySide,
@@ -59,11 +60,11 @@ pub(crate) enum Fault {
     StopAfterTheLook,
     /// A sender is closed while messages are held up.
     CloseBeforeTheLast,
-    /// Lines of all collectives lie in the same place.
+    /// The lines of all collectives use the same set.
     OneSetOfLines,
-    /// The number of a line is there before its word.
+    /// The epoch of a line is there before its word.
     EpochBeforeWord,
-    /// The same, by the orders of its words.
+    /// The same, through weak orderings of its words.
     LineWithoutRelease,
 }
 

@@ -12,15 +12,15 @@ use millstream_device::{DeviceSet, Error as DeviceError};
 use crate::Result;
 use crate::graph::Task;
 
-/// Stands for a task on the thread of whoever polls this; the task's own thread begins with the first
-/// poll. Dropped, it drops the task, and waits until that is done.
+/// Stands for a task in whatever polls this; the task itself runs on a thread of its own, which
+/// begins with the first poll. Dropping this drops the task, and waits until that is done.
 pub(crate) enum TaskThread {
     Waiting { task: Option<Task>, set: DeviceSet },
     Running(Running),
 }
 
 pub(crate) struct Running {
-    /// Before the thread: dropped, it ends what the thread polls.
+    /// Declared before the thread: its drop ends what the thread polls.
     task: Option<RemoteHandle<Result<()>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -35,7 +35,7 @@ impl Running {
     fn begin(task: Task, set: DeviceSet) -> Result<Running> {
         let (remote, handle) = task.remote_handle();
         let thread = Builder::new().name("millstream-tasks".to_string());
-        // Threads are for devices that are not simulated, on which waiting does not fail.
+        // Such threads are used only on devices that are not simulated, where waiting does not fail.
         let thread = thread.spawn(move || drop(set.block_on(remote)));
         let refused =
             |error| DeviceError::Start { reason: format!("no thread for tasks: {error}") };
@@ -47,8 +47,9 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.task.take());
-        // It ends after the poll that it is in, which does not wait; a panic was the task's. What holds
-        // this may be dropped by the thread itself, when it wakes whoever holds that.
+        // The thread ends after its current poll, which does not block; a panic would be the task's
+        // own. The thread may itself run this drop, when it wakes the owner of this: then it must
+        // not join itself.
         let thread = self.thread.take();
         let others = thread.filter(|it| it.thread().id() != thread::current().id());
         let _ = others.map(JoinHandle::join);

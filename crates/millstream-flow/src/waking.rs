@@ -1,8 +1,8 @@
-//! Links between GPUs fall asleep, and whoever stores over one then waits until it is awake:
-//! after 200 ms without traffic over NVLink, two H200 took 60 to 170 us longer for each of the
-//! first stores in either direction, a search of 0.15 ms twice as long (after 20 ms, no longer;
+//! Links between GPUs fall asleep, and a store over a sleeping link waits until it is awake. After
+//! 200 ms without traffic over NVLink, the first stores of two H200 took 60 to 170 us longer in
+//! either direction, and a search of 0.15 ms took twice as long (not so after 20 ms; see
 //! `docs/measurements/links.md`). So bytes are copied over all links while memory is prepared for
-//! kernels that wait for each other; and the threads are woken to which their launches are left.
+//! kernels that wait for each other; and the threads that will launch these kernels are woken.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 
 use crate::Result;
 
-/// Bytes of a copy, by measurement: 4 KiB leave most of a pair's links asleep.
+/// Bytes of each copy, from measurements: 4 KiB leave most of a pair's links asleep.
 const BYTES: usize = 64 << 10;
-/// After so long without a gang links may sleep.
+/// After this long without a gang, links may be asleep.
 const REST: Duration = Duration::from_millis(10);
 
-/// Copies from each device to each other one that reaches its memory over a link.
+/// Copies from each device to every other whose memory it reaches over a link.
 #[derive(Debug, Default)]
 pub(crate) struct Waking {
     state: Mutex<State>,
@@ -24,9 +24,9 @@ pub(crate) struct Waking {
 
 #[derive(Debug, Default)]
 struct State {
-    /// From the first time on.
+    /// Made by the first call that wakes links.
     ways: Option<Vec<Way>>,
-    /// When the links were last in use, as far as it is known.
+    /// When the links were last in use, as far as is known.
     used: Option<Instant>,
 }
 
@@ -43,8 +43,8 @@ impl Waking {
         self.state.lock().used = Some(Instant::now());
     }
 
-    /// Has bytes copied over all links that may sleep, and waits for none of them. Whether
-    /// there were any.
+    /// Submits a copy over each link that may be asleep, and waits for none of them. Returns
+    /// whether there were any.
     pub(crate) fn wake(&self, devices: &[Device], topology: &Topology) -> Result<bool> {
         devices.iter().for_each(Device::expect_launches);
         let mut state = self.state.lock();

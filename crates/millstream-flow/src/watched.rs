@@ -1,14 +1,14 @@
-//! State that tasks wait for a change of.
+//! State whose changes tasks wait for.
 
 use std::task::{Poll, Waker};
 
 use crate::sync::{Fault, Mutex, seeded};
 
-/// State under a lock, and the tasks that wait until it has changed.
+/// State under a lock, and the tasks that wait for it to change.
 ///
-/// A task looks and leaves its waker under the same lock; whoever changes something takes all
-/// wakers with it. So the change comes before the look, or finds the waker. Tasks are woken without
-/// the lock: they may come here at once.
+/// A task looks, and registers its waker, under the same lock; whoever changes the state takes all
+/// wakers under it. So the change either comes before the look or finds the waker. Tasks are woken
+/// without the lock, since they may come back here at once.
 #[derive(Debug)]
 pub(crate) struct Watched<S> {
     locked: Mutex<Locked<S>>,
@@ -30,7 +30,7 @@ impl<S> Watched<S> {
         look(&mut self.locked.lock().state)
     }
 
-    /// Looks at the state, if a task waits for a change: or did, and has been dropped since.
+    /// Looks at the state if a task waits for a change, or did until it was dropped.
     pub(crate) fn awaited<R>(&self, look: impl FnOnce(&S) -> R) -> Option<R> {
         let locked = self.locked.lock();
         (!locked.wakers.is_empty()).then(|| look(&locked.state))

@@ -4,21 +4,20 @@ use millstream_device::{Device, Event, Part, PartMut, Stream, TransferTable, Tra
 
 use crate::{Item, Result};
 
-/// Bytes of a message, at most, for which it does not wait behind larger ones: it has
-/// lanes of its own, and kernels of GPUs move it while engines are busy, which finish what they have
-/// been given (`docs/measurements/links.md`). Small messages of the host pass
-/// large ones without.
+/// The most bytes of a small message, which does not wait behind larger ones: it has lanes of its
+/// own, and while engines are busy (they finish what they have been given), kernels of GPUs move it
+/// (`docs/measurements/links.md`). Small messages from the host pass large ones even without
+/// kernels.
 pub(crate) const SMALL_BYTES: usize = Device::SMALL_COPY_BYTES;
 
-/// What a copy engine's time is multiplied with before others are compared with it: it
-/// leaves the multiprocessors to kernels.
+/// A copy engine's time is multiplied by this before it is compared with other ways, since an
+/// engine leaves the multiprocessors to kernels.
 const FAVOUR_FOR_ENGINES: f64 = 0.9;
 
-/// Gets a device ready for the ways that take kernels, since loading them later may
-/// wait for kernels that run.
+/// Prepares a device for the ways that need kernels: loading them later might wait for running kernels.
 ///
 /// # Errors
-/// No such kernel, and a way that needs it is asked for. If none is, links do without.
+/// The kernel is not available, and a way that needs it was asked for. If none was, links do without.
 pub(crate) fn prepare(asked_for: Option<TransferWay>, device: &Device) -> Result<()> {
     match (device.prepare_copies_by_kernel(), asked_for) {
         (Err(error), Some(TransferWay::Push | TransferWay::Host)) => Err(error.into()),
@@ -26,7 +25,7 @@ pub(crate) fn prepare(asked_for: Option<TransferWay>, device: &Device) -> Result
     }
 }
 
-/// Copies on a lane of the device that a way begins or ends at, up to the event.
+/// Copies on a lane of the device at which the way begins or ends. Returns the event of the copy.
 pub(crate) fn copy<T: Item>(
     way: TransferWay,
     items: Part<'_, T>,
@@ -45,12 +44,13 @@ pub(crate) fn copy<T: Item>(
 /// The ways of one link.
 #[derive(Debug)]
 pub(crate) struct Ways {
-    /// Whether the devices do not reach each other's memory.
+    /// Whether the devices cannot reach each other's memory.
     goes_through_host: bool,
-    /// For packets of small messages while the sender's engines are busy, if that is not by their size.
+    /// The way for packets of small messages while the sender's engines are busy, if it may differ
+    /// from `by_size`.
     without_engines: Option<TransferWay>,
-    /// For packets of less than 2 to the power of this place plus one bytes: those that
-    /// are a whole message, and others.
+    /// At place `p`: the ways for packets of less than 2^(p + 1) bytes, first for one that is a
+    /// whole message, then for others.
     by_size: Vec<[TransferWay; 2]>,
 }
 
@@ -89,15 +89,15 @@ impl Ways {
         }
     }
 
-    /// Whether packets of up to so many bytes may go through memory of the host.
+    /// Whether packets of up to this many bytes may go through memory of the host.
     pub(crate) fn stages(&self, packet_bytes: usize) -> bool {
         let powers = packet_bytes.max(1).ilog2() as usize + 1;
         let ways = self.by_size.iter().take(powers).flatten().chain(&self.without_engines);
         ways.copied().any(|way| self.through_host(way))
     }
 
-    /// For a packet of so many bytes, of a message of so many; `is_copying`: whether the sender's engines
-    /// have other copies to finish.
+    /// The way for a packet of `bytes` of a message of `message_bytes`. `is_copying` tells whether
+    /// the sender's engines still have other copies to finish.
     pub(crate) fn of(
         &self,
         bytes: usize,
@@ -126,7 +126,7 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     fn new<'a>(from: &'a Device, to: &'a Device) -> Pair<'a> {
-        // The host itself has no kernels.
+        // The host endpoint has no kernels.
         let launches = |device: &Device| {
             !device.is_host_endpoint() && device.prepare_copies_by_kernel().is_ok()
         };
@@ -144,11 +144,11 @@ impl Pair<'_> {
         }
     }
 
-    /// The way that was asked for, or what comes close to it.
+    /// The way that was asked for, or the one closest to it.
     fn nearest(&self, way: TransferWay) -> TransferWay {
         let choice = match (way, self.to.is_host_endpoint()) {
             (TransferWay::Copy, _) => [TransferWay::Copy; 2],
-            // Into the host's memory and no further.
+            // The packet goes into the host's memory, and no further.
             (TransferWay::Host, true) => [TransferWay::Push, TransferWay::Copy],
             (TransferWay::Host, false) => [TransferWay::Host, TransferWay::Copy],
             (TransferWay::Push, _) => [TransferWay::Push, TransferWay::Host],
@@ -156,7 +156,7 @@ impl Pair<'_> {
         choice.into_iter().find(|way| self.has(*way)).unwrap_or_default()
     }
 
-    /// For what an engine of a GPU would make wait.
+    /// The way for packets that would wait for a copy engine of a GPU.
     fn without_engines(&self) -> Option<TransferWay> {
         let ways = [TransferWay::Push, TransferWay::Host];
         ways.into_iter().find(|way| self.is_from_gpu && self.has(*way))
@@ -241,7 +241,7 @@ mod tests {
             transfer(Copy, 1 << 10, 2.0, 10.0),
             transfer(Push, 1 << 10, 4.0, 8.0),
             transfer(Copy, 1 << 20, 4.0, 12.0),
-            // Faster, but not by as much as the engine is worth.
+            // Faster, but by less than the engine's advantage.
             transfer(Push, 1 << 20, 3.7, 11.0),
         ]);
         let ways = Ways::new(None, Some(&table), &set.devices()[0], &set.devices()[1]);
@@ -273,9 +273,9 @@ mod tests {
             (pair(true, true, true), Push),
             // To the host.
             (pair(true, true, false), Push),
-            // Out of reach.
+            // Devices that cannot reach each other.
             (pair(true, false, true), Host),
-            // No kernels.
+            // Devices without kernels.
             (pair(true, false, false), Copy),
             (pair(false, true, true), Copy),
         ] {
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Devices of one memory here that are not in the file.
+    /// The devices share one memory here, but not in the file.
     #[test]
     fn the_table_of_a_file_chooses_by_pair_and_size() {
         let transfer = |from: usize, to: usize, way: TransferWay, bytes: usize, time_us: f64| {
@@ -303,15 +303,15 @@ mod tests {
         };
         let (small, large) = (1 << 10, 1 << 20);
         let transfers = [
-            // Engines begin late.
+            // Engines start late, so small copies favour kernels.
             transfer(0, 1, Copy, small, 9.0),
             transfer(0, 1, Push, small, 2.0),
             transfer(0, 1, Copy, large, 20.0),
             transfer(0, 1, Push, large, 40.0),
-            // The other way, kernels are always slow.
+            // In the other direction, kernels are always slower.
             transfer(1, 0, Copy, small, 3.0),
             transfer(1, 0, Push, small, 5.0),
-            // Out of reach of each other.
+            // Devices that cannot reach each other.
             transfer(0, 2, Copy, small, 9.0),
             transfer(0, 2, Host, small, 3.0),
             transfer(0, 2, Copy, large, 50.0),
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(ways(0, 1), [Push, Copy]);
         assert_eq!(ways(1, 0), [Copy, Copy]);
         assert_eq!(ways(0, 2), [Host, Copy]);
-        // Not measured.
+        // Pairs that were not measured.
         assert_eq!([ways(1, 2), ways(2, 0)], [[Host, Host]; 2]);
     }
 

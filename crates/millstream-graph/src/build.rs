@@ -1,5 +1,5 @@
-//! Builds rows from arcs that can be gone through twice: a parallel counting
-//! sort by source that never holds the list of arcs.
+//! Builds rows from arcs that can be enumerated twice: a parallel counting sort by source, which
+//! never holds a list of the arcs.
 //!
 //! The first pass counts the arcs of each source, the second scatters them to
 //! their places; then each row is sorted. Beside the graph itself nothing is
@@ -39,10 +39,10 @@ use crate::{CsrGraph, GraphError, Weights};
 /// # Ok::<(), millstream_graph::GraphError>(())
 /// ```
 pub trait ArcSource: Sync {
-    /// What arcs weigh: `u32`, `f32`, or `()`.
+    /// The type of the arcs' weights: `u32`, `f32`, or `()`.
     type Weight: ArcWeight;
 
-    /// Number of chunks; different chunks are gone through in parallel.
+    /// Number of chunks, which are enumerated in parallel.
     fn chunks(&self) -> usize;
 
     /// Calls `emit(source, target, weight)` for each arc of `chunk`.
@@ -51,16 +51,16 @@ pub trait ArcSource: Sync {
 
 /// A weight that rows can be sorted by. Implemented for `u32`, `f32` and `()`.
 pub trait ArcWeight: Copy + Send + Sync + 'static + private::Sealed {
-    /// Whether there is anything to store.
+    /// Whether weights are stored.
     const STORED: bool;
 
-    /// Bits whose order is the order of the weights.
+    /// Bits that are ordered as the weights are.
     fn to_key(self) -> u32;
 
-    /// The weight of such bits.
+    /// The weight with these bits.
     fn from_key(key: u32) -> Self;
 
-    /// Weights from their bits.
+    /// The weights with these bits.
     fn from_keys(keys: Vec<u32>) -> Option<Weights>;
 }
 
@@ -127,7 +127,7 @@ pub enum Duplicates {
     /// Store all of them.
     #[default]
     Keep,
-    /// Store the lightest.
+    /// Store the lightest of them.
     KeepLightest,
 }
 
@@ -184,7 +184,7 @@ pub fn from_arcs<S: ArcSource>(
         .map_err(|()| first_fault(source, vertices))?;
     let mut arcs = 0;
     for offset in &mut offsets[1..] {
-        // The place where the row begins; scattering moves it to the row's end.
+        // The place where the row begins; scattering moves it on, to the row's end.
         arcs += std::mem::replace(offset, arcs);
     }
     let expected =
@@ -203,9 +203,9 @@ pub fn from_arcs<S: ArcSource>(
     CsrGraph::from_csr(offsets, targets, S::Weight::from_keys(keys))
 }
 
-/// A number that others than these have by accident once in 2^64.
+/// A number that other row ends share by accident with a probability of 1 in 2^64.
 fn fingerprint(ends: impl Iterator<Item = u64>) -> u64 {
-    // FNV-1a, by words.
+    // FNV-1a, one word at a time.
     ends.fold(0xcbf2_9ce4_8422_2325, |hash, end| (hash ^ end).wrapping_mul(0x100_0000_01b3))
 }
 
@@ -222,7 +222,7 @@ fn count<S: ArcSource>(source: &S, vertices: u32, degrees: &[AtomicU64]) -> Resu
     })
 }
 
-/// Puts each arc where its source's place points to, and moves that place on.
+/// Puts each arc into its source's next place, and moves that place on.
 fn scatter<S: ArcSource>(
     source: &S,
     places: &[AtomicU64],
@@ -233,8 +233,8 @@ fn scatter<S: ArcSource>(
         let mut same = true;
         source.for_each(chunk, |from, to, weight| {
             let place = places.get(from as usize).map(|place| {
-                // Relaxed, here and below: each place is taken by one arc, and
-                // read when the parallel loop has ended.
+                // Relaxed, here and below: each place is taken by one arc only, and read after the
+                // parallel loop has ended.
                 place.fetch_add(1, Ordering::Relaxed) as usize
             });
             match place.and_then(|place| targets.get(place).zip(Some(place))) {
@@ -251,7 +251,7 @@ fn scatter<S: ArcSource>(
     })
 }
 
-/// The first arc in the order of the chunks that names no vertex.
+/// The first arc, in the order of chunks, with an end that is not a vertex.
 fn first_fault<S: ArcSource>(source: &S, vertices: u32) -> GraphError {
     let (mut arc, mut fault) = (0, None);
     for chunk in 0..source.chunks() {
@@ -267,8 +267,9 @@ fn first_fault<S: ArcSource>(source: &S, vertices: u32) -> GraphError {
     fault.unwrap_or(GraphError::ArcsChanged)
 }
 
-/// The length may be absurd: the caller hears of it instead of the process ending. Pages
-/// come zeroed from the system, to whoever touches them first: to all threads.
+/// The length may be absurd: then the caller gets an error, instead of the process being killed.
+/// The system provides zeroed pages to whichever thread touches them first, so that all threads
+/// share that work.
 pub(crate) fn zeroed<T: Zeroable>(length: u64) -> Result<Vec<T>, GraphError> {
     let out_of_memory =
         |()| GraphError::OutOfMemory { bytes: length.saturating_mul(size_of::<T>() as u64) };

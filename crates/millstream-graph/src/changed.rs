@@ -1,4 +1,4 @@
-//! Graphs with their arcs mirrored, turned around or left out.
+//! Graphs whose arcs are mirrored, reversed or partly left out.
 
 use crate::build::{ArcSource, ArcWeight, Duplicates, from_arcs};
 use crate::read::ReadOptions;
@@ -43,8 +43,8 @@ pub(crate) fn build_changed<S: ArcSource>(
     from_arcs(vertices, &Changed { arcs, options: *options }, duplicates)
 }
 
-/// A graph that was stored as such, changed as `options` say; with none, rows
-/// stay in the order of the file.
+/// A graph that was stored as one, changed as `options` say; with no changes, rows stay in the
+/// order of the file.
 pub(crate) fn change_graph(graph: CsrGraph, options: &ReadOptions) -> Result<CsrGraph, GraphError> {
     let is_rebuilt = options.symmetrize || options.dedupe || options.drop_self_loops;
     let changed = match is_rebuilt {
@@ -85,7 +85,7 @@ struct Rows<'a, F> {
     weight: F,
 }
 
-/// Rows that one thread goes through at a time.
+/// The rows that one thread handles at a time.
 const ROWS: usize = 1 << 12;
 
 impl<W: ArcWeight, F: Fn(usize) -> W + Sync> ArcSource for Rows<'_, F> {

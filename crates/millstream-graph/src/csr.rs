@@ -325,7 +325,7 @@ impl CsrGraph {
 /// Arcs in memory.
 struct EdgeSlice<'a, E>(&'a [E]);
 
-/// Arcs a chunk of a slice has.
+/// Arcs in each chunk of a slice.
 const SLICE_CHUNK: usize = 1 << 14;
 
 impl ArcSource for EdgeSlice<'_, (u32, u32)> {

@@ -1,4 +1,4 @@
-//! How many arcs vertices have, whatever these lead to: all that most partitions are made of.
+//! The numbers of arcs of vertices, without their targets: all that most partitions need.
 
 use crate::CsrGraph;
 use crate::rows::sum_before;
@@ -56,7 +56,7 @@ impl RowIndex {
         RowIndex { offsets: lengths.into() }
     }
 
-    /// That of a graph.
+    /// The row index of a graph.
     pub(crate) fn shared(offsets: Storage<u64>) -> RowIndex {
         RowIndex { offsets }
     }

@@ -69,7 +69,7 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// What the name of a file to write asks for.
+    /// The compression that the name of a file to be written asks for.
     pub(crate) fn from_path(path: &Path) -> Compression {
         match lowercase_extension(path).as_deref() {
             Some("gz") => Compression::Gzip,
@@ -78,11 +78,11 @@ impl Compression {
         }
     }
 
-    /// What the first bytes of a file to read say.
+    /// The compression that the first bytes of a file to be read show.
     pub(crate) fn from_content(head: &[u8]) -> Compression {
         match head {
             [0x1f, 0x8b, ..] => Compression::Gzip,
-            // A frame, or one to be skipped before it, such as pzstd writes.
+            // A frame, or a skippable frame before it, as pzstd writes.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
                 Compression::Zstandard
             }
@@ -106,8 +106,8 @@ pub fn extension(path: &Path) -> Option<String> {
     }
 }
 
-/// What separates the fields of a line in a text file of this name: a comma in `.csv`, a tab in `.tsv`,
-/// else a blank.
+/// The separator of fields in a text file of this name: a comma in `.csv`, a tab in `.tsv`,
+/// otherwise a blank.
 pub(crate) fn separator(path: &Path) -> u8 {
     match extension(path).as_deref() {
         Some("csv") => b',',

@@ -23,7 +23,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-/// First bytes of a file; they are neither text nor survive a change of line ends.
+/// First bytes of a file. No text begins like this, and a conversion of line ends destroys it.
 pub(crate) const MAGIC: [u8; 8] = *b"\x93MILL\r\n\x1a";
 pub(crate) const HEADER: usize = 64;
 pub(crate) const SECTIONS: usize = 4;
@@ -41,7 +41,7 @@ pub(crate) enum WeightKind {
     Real,
 }
 
-/// What the header says.
+/// The contents of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) vertices: u64,
@@ -80,7 +80,7 @@ impl Header {
         bytes
     }
 
-    /// The header, or the byte that is wrong and why.
+    /// The header, or the position of the first wrong byte and what is wrong.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Header, (usize, String)> {
         if !bytes.starts_with(&MAGIC) {
             return Err((0, "wrong magic, this is no .mill file".to_string()));
@@ -116,8 +116,8 @@ impl Header {
         })
     }
 
-    /// The bytes of the offsets, targets, weights and original ids; `None` if the
-    /// file would be larger than files can be.
+    /// The byte ranges of offsets, targets, weights and original ids; `None` if the file would be
+    /// larger than a file can be.
     pub(crate) fn sections(&self) -> Option<[Range<u64>; SECTIONS]> {
         let weights = if self.weights == WeightKind::None { 0 } else { self.arcs };
         let ids = if self.has_original_ids { self.vertices } else { 0 };
@@ -130,7 +130,7 @@ impl Header {
         let mut sections = [const { 0..0 }; SECTIONS];
         let mut end = HEADER as u64;
         for (section, length) in sections.iter_mut().zip(lengths) {
-            // What is empty begins where the file ended before.
+            // An empty section begins where the one before ends.
             let start = if length == 0 { end } else { end.checked_next_multiple_of(ALIGNMENT)? };
             end = start.checked_add(length)?;
             *section = start..end;

@@ -1,4 +1,4 @@
-//! Loops that all threads share, in pieces that are worth waking a thread for.
+//! Loops that all threads share, in pieces that are large enough to be worth waking a thread.
 
 use std::ops::Range;
 
@@ -7,9 +7,9 @@ use rayon::range::Iter;
 
 use crate::CsrGraph;
 
-/// Vertices or arcs that one thread takes at least. To wake a thread that sleeps takes some 50
-/// microseconds on machines with many cores, and rayon wakes them all: a sum over 62,400 numbers took
-/// four milliseconds there, where one thread needs twenty microseconds
+/// The fewest vertices or arcs for one thread. Waking a sleeping thread takes some 50 microseconds
+/// on machines with many cores, and rayon wakes all of them: a sum over 62,400 numbers took four
+/// milliseconds there, where one thread needs twenty microseconds
 /// (`docs/decisions/0036-small-loops-stay-on-one-thread.md`).
 pub(crate) const LEAST: usize = 1 << 16;
 
@@ -23,7 +23,7 @@ pub(crate) const LEAST: usize = 1 << 16;
 /// assert_eq!(squares, 332_833_500);
 /// ```
 pub trait InPieces: IndexedParallelIterator {
-    /// The same, in pieces of many thousands at least: small loops stay on one thread.
+    /// The same, in pieces of at least many thousand items: small loops stay on one thread.
     fn in_pieces(self) -> MinLen<Self> {
         self.with_min_len(LEAST)
     }
@@ -31,9 +31,9 @@ pub trait InPieces: IndexedParallelIterator {
 
 impl<I: IndexedParallelIterator> InPieces for I {}
 
-/// The first of so many positions of which something is so, which is asked of up to all of them: of
-/// each piece at once, since threads that search by rayon's `position_first` ask each other after
-/// every item, which takes longer than a comparison.
+/// The first position below `len` for which `is_so` is true, which may be called for all of them.
+/// It is evaluated on whole pieces: with rayon's `position_first`, threads synchronize after every
+/// item, which takes longer than a comparison.
 pub(crate) fn first_position(len: usize, is_so: impl Fn(usize) -> bool + Sync) -> Option<usize> {
     const PIECE: usize = 1 << 12;
     let positions = |piece: usize| piece * PIECE..len.min((piece + 1) * PIECE);
@@ -72,7 +72,7 @@ pub fn rows_of(graph: &CsrGraph) -> MinLen<Iter<u32>> {
 /// ```
 #[inline]
 pub fn visit_rows(offsets: &[u64], arcs: Range<usize>, mut visit: impl FnMut(usize, Range<usize>)) {
-    // The last row that begins there or before.
+    // The last row that begins at or before the first arc.
     let mut row = offsets.partition_point(|&offset| offset <= arcs.start as u64).saturating_sub(1);
     let mut arc = arcs.start;
     while arc < arcs.end {
@@ -82,7 +82,7 @@ pub fn visit_rows(offsets: &[u64], arcs: Range<usize>, mut visit: impl FnMut(usi
     }
 }
 
-/// Rows that are as much work as [`LEAST`] items.
+/// The number of rows that are as much work as [`LEAST`] items.
 pub(crate) fn least_rows(vertices: usize, arcs: usize) -> usize {
     let rows = LEAST as u128 * vertices as u128 / (vertices + arcs).max(1) as u128;
     (rows as usize).max(1)

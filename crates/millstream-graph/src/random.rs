@@ -1,5 +1,5 @@
-//! Random numbers by position instead of by history, so that what is drawn does
-//! not depend on who draws first: results are the same for any number of threads.
+//! Random numbers by position instead of by history: what is drawn does not depend on the order of
+//! drawing, so results are the same for any number of threads.
 
 /// A stream of random words, each a hash of the key and its position (the
 /// generator is SplitMix64, whose state after `i` steps is `key + i * STEP`).
@@ -8,7 +8,7 @@ pub(crate) struct CounterRandom {
     key: u64,
 }
 
-/// What numbers are drawn for: uses with one seed do not see each other's.
+/// What numbers are drawn for: different uses of one seed get independent numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     Edges = 1,
@@ -36,7 +36,7 @@ impl CounterRandom {
     }
 }
 
-/// A word that nothing of `word` can be seen in: SplitMix64's first of that seed.
+/// A word that reveals nothing about `word`: the first output of SplitMix64 with that seed.
 pub(crate) fn hash(word: u64) -> u64 {
     mix(word.wrapping_add(STEP))
 }

@@ -1,4 +1,4 @@
-//! Work on all rows at once, on slices, while a graph is built.
+//! Parallel work on all rows, on slices, while a graph is built.
 
 use std::mem::replace;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::build::ArcWeight;
 use crate::pieces::{InPieces, LEAST};
 use crate::sort::sort;
 
-/// Rows of fewer arcs than this in all are one thread's work.
+/// One thread handles rows that have fewer arcs than this together.
 const GRAIN: u64 = 1 << 16;
 
 /// Sorts each row by target, then by weight. `weights` is empty or has one for each target.
@@ -23,8 +23,8 @@ pub(crate) fn sort_rows_by_target<W: ArcWeight>(
     });
 }
 
-/// Has `fill` write or sort the targets of each row, with what stands beside them, if anything does:
-/// by the row's number, with memory that it may use.
+/// Has `fill` write or sort the targets of each row, and the values beside them, if there are any.
+/// It gets the row's number, and scratch memory.
 pub(crate) fn in_each_row<B: Send, S>(
     offsets: &[u64],
     targets: &mut [u32],
@@ -45,7 +45,7 @@ fn in_rows<B: Send, S>(
     let arcs = offsets[rows.end] - first;
     if rows.len() > 1 && arcs.max(rows.len() as u64) > GRAIN {
         let middle = match arcs > GRAIN {
-            // Where half of the arcs are, with a row on either side.
+            // At half of the arcs, but with at least one row on either side.
             true => {
                 let half = first + arcs / 2;
                 let before = offsets[rows.clone()].partition_point(|&offset| offset < half);
@@ -91,7 +91,7 @@ pub(crate) fn sort_by_weight<W: ArcWeight>(
     sort_pairs(weights, targets, scratch);
 }
 
-/// Sorts pairs as one integer each, which compares faster: targets are keys of their own.
+/// Sorts pairs as single integers, which compare faster. Targets serve as their own keys.
 fn sort_pairs<A: ArcWeight, B: ArcWeight>(
     firsts: &mut [A],
     seconds: &mut [B],
@@ -110,8 +110,7 @@ fn sort_pairs<A: ArcWeight, B: ArcWeight>(
     }
 }
 
-/// Keeps the first arc to each target in rows that are sorted, and gives back
-/// the memory of the others.
+/// Keeps the first arc to each target in sorted rows, and frees the memory of the other arcs.
 pub(crate) fn remove_duplicates(offsets: &mut [u64], targets: &mut Vec<u32>, keys: &mut Vec<u32>) {
     let blocks = row_blocks(offsets, targets).into_par_iter().zip(row_blocks(offsets, keys));
     let blocks = blocks.map(|((rows, targets), (_, keys))| {
@@ -140,8 +139,8 @@ pub(crate) fn remove_duplicates(offsets: &mut [u64], targets: &mut Vec<u32>, key
     keys.shrink_to_fit();
 }
 
-/// Moves what stays of a block of rows to the block's begin; the rows' new lengths, which have
-/// 32 bits, as targets have.
+/// Moves what remains of a block of rows to the beginning of the block. Returns the rows' new
+/// lengths, which fit 32 bits as targets do.
 fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [u32]) -> Vec<u32> {
     let mut kept = 0;
     let row = |pair: &[u64]| {
@@ -160,7 +159,7 @@ fn remove_duplicates_in_block(offsets: &[u64], targets: &mut [u32], keys: &mut [
     offsets.windows(2).map(row).collect()
 }
 
-/// Row index from the length of each row: where it begins, and the end of all.
+/// The row index from the lengths of rows: where each row begins, and the end of the last.
 pub(crate) fn offsets(lengths: impl IndexedParallelIterator<Item = u64>) -> Vec<u64> {
     let mut offsets = Vec::with_capacity(lengths.len() + 1);
     offsets.par_extend(lengths.in_pieces());
@@ -169,7 +168,7 @@ pub(crate) fn offsets(lengths: impl IndexedParallelIterator<Item = u64>) -> Vec<
     offsets
 }
 
-/// Puts the sum of what comes before in the place of each number, and gives the sum of all.
+/// Replaces each number with the sum of all before it (an exclusive prefix sum), and returns the sum of all.
 pub(crate) fn sum_before(numbers: &mut [u64]) -> u64 {
     let sum = |numbers: &[u64]| numbers.iter().sum::<u64>();
     let sums: Vec<u64> = numbers.par_chunks(LEAST).map(sum).collect();
@@ -187,8 +186,7 @@ pub(crate) fn sum_before(numbers: &mut [u64]) -> u64 {
     all
 }
 
-/// Cuts `values`, one for each arc or none, into blocks of whole rows that can be
-/// worked on in parallel.
+/// Cuts `values`, one for each arc or none at all, into blocks of whole rows for parallel work.
 pub(crate) fn row_blocks<'a, T>(
     offsets: &[u64],
     mut values: &'a mut [T],

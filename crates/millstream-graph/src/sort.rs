@@ -2,9 +2,10 @@
 
 use rayon::prelude::*;
 
-/// From so many on, digit by digit is faster: half the time from 512 on.
+/// Rows with at least this many arcs are sorted digit by digit, which is faster: half the time from
+/// 512 arcs on.
 const DIGITS: usize = 256;
-/// From so many on, all threads sort.
+/// Rows with at least this many arcs are sorted by all threads.
 const ALL_THREADS: usize = 1 << 16;
 
 /// Sorts integers; made for the arcs of a row, which may be few or very many.

@@ -1,4 +1,4 @@
-//! Where a search starts when nobody says so.
+//! Where a search starts if no source is named.
 
 use rayon::prelude::*;
 

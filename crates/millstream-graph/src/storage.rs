@@ -12,26 +12,26 @@ use memmap2::Mmap;
 
 /// An array behind a slice; clones share it.
 pub(crate) struct Storage<T> {
-    /// Of the owner's, found once: loops ask for it with each row.
+    /// The owner's items. The pointer is kept, since loops ask for the items with each row.
     items: NonNull<[T]>,
-    /// A vector or the file, which nobody changes.
+    /// A vector or the mapped file, which nobody changes.
     owner: Arc<dyn Any + Send + Sync + UnwindSafe + RefUnwindSafe>,
     is_mapped: bool,
 }
 
-// SAFETY: it is a shared slice, and its owner may be dropped by any thread.
+// SAFETY: this is a shared slice, and any thread may drop its owner.
 unsafe impl<T: Sync> Send for Storage<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Storage<T> {}
 
 impl<T: AnyBitPattern> Storage<T> {
-    /// The array in these bytes of the file.
+    /// The array in these bytes of a mapped file.
     ///
     /// # Errors
-    /// Bytes that are not aligned, or are no whole number of elements.
+    /// Bytes that are not aligned, or not a whole number of elements.
     ///
     /// # Panics
-    /// If the bytes are not in the file.
+    /// If the bytes are outside of the file.
     pub(crate) fn mapped(map: &Arc<Mmap>, bytes: Range<usize>) -> Result<Self, PodCastError> {
         let items = bytemuck::try_cast_slice::<u8, T>(&map[bytes])?;
         let owner = Arc::<Mmap>::clone(map);
@@ -40,7 +40,7 @@ impl<T: AnyBitPattern> Storage<T> {
 }
 
 impl<T> Storage<T> {
-    /// Whether it lies in a file.
+    /// Whether the array lies in a mapped file.
     pub(crate) fn is_mapped(&self) -> bool {
         self.is_mapped
     }
@@ -70,8 +70,8 @@ impl<T> Deref for Storage<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the owner is kept, and neither a vector behind a shared pointer nor the map of
-        // a file that is only read moves or changes its items.
+        // SAFETY: the owner is kept alive, and its items neither move nor change: it is a vector
+        // behind a shared pointer, or the mapping of a file that is only read.
         unsafe { self.items.as_ref() }
     }
 }

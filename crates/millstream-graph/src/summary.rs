@@ -1,4 +1,4 @@
-//! What a graph looks like at a glance.
+//! A short description of a graph.
 
 use rayon::prelude::*;
 
@@ -121,17 +121,17 @@ fn degree_histogram(graph: &CsrGraph) -> Vec<u64> {
     histogram
 }
 
-/// How many, and the size of the largest.
+/// How many components there are, and the size of the largest.
 fn components(graph: &CsrGraph) -> (u64, u64) {
     let sizes = sizes(weak_components(graph));
     let count = sizes.iter().filter(|&&size| size > 0).count() as u64;
     (count, sizes.into_iter().max().unwrap_or(0).into())
 }
 
-/// Sizes of components in the memory of their labels, each at the place of its label.
+/// Sizes of components, in the memory of their labels: each size is at the place of its label.
 fn sizes(mut labels: Vec<u32>) -> Vec<u32> {
     for vertex in 0..labels.len() {
-        // A label is its component's first vertex, so its place holds a size already.
+        // A label is its component's first vertex, so its place already holds a size.
         let label = std::mem::take(&mut labels[vertex]);
         labels[label as usize] += 1;
     }

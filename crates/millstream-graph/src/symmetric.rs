@@ -1,4 +1,4 @@
-//! Symmetric graphs from edges that can be listed twice, and whether a graph is one.
+//! Symmetric graphs from edges that can be enumerated twice, and tests of whether a graph is symmetric.
 
 use rayon::prelude::*;
 
@@ -9,9 +9,9 @@ use crate::random::hash;
 use crate::read::ReadOptions;
 use crate::{CsrGraph, GraphError, Weights};
 
-/// Undirected edges, listed item by item, in any order and as often as one likes.
+/// Undirected edges, which can be enumerated item by item, in any order and repeatedly.
 pub(crate) trait EdgeSource: Sync {
-    /// Number of items; each stands for any number of edges.
+    /// Number of items, each of which stands for any number of edges.
     fn items(&self) -> u64;
 
     /// Calls `emit` for each edge of `item`: the same ones every time.
@@ -21,11 +21,12 @@ pub(crate) trait EdgeSource: Sync {
 /// Both arcs of every edge, and none from a vertex to itself.
 struct Symmetric<'a, S>(&'a S);
 
-/// Rows that are looked at, roughly, arcs of each, and arcs that may lead back.
+/// How much a quick look covers: about this many rows, the first arcs of each, and rows of at most
+/// so many arcs in which a reverse arc is looked for.
 const LOOKS: u32 = 256;
 const MOST_ARCS: usize = 4;
 const MOST_BACK: usize = 1024;
-/// Items that one thread lists at a time.
+/// Items that one thread enumerates at a time.
 const CHUNK: u64 = 1 << 14;
 
 impl<S: EdgeSource> ArcSource for Symmetric<'_, S> {
@@ -48,11 +49,10 @@ impl<S: EdgeSource> ArcSource for Symmetric<'_, S> {
     }
 }
 
-/// Stores both arcs of every edge once, and none from a vertex to itself; rows
-/// are sorted.
+/// Stores both arcs of every edge once, except self-loops; rows are sorted.
 ///
 /// # Errors
-/// More arcs than fit in memory.
+/// More arcs than fit into memory.
 pub(crate) fn symmetric_graph(
     vertices: u32,
     source: &impl EdgeSource,
@@ -97,14 +97,14 @@ impl CsrGraph {
         }
     }
 
-    /// The first vertex whose arcs, or their weights, differ from those that come to it.
+    /// The first vertex whose outgoing arcs, or their weights, differ from its incoming ones.
     ///
     /// # Errors
-    /// There is no memory for the graph twice more.
+    /// There is no memory for two more copies of the graph.
     pub(crate) fn first_asymmetric(&self) -> Result<Option<u32>, GraphError> {
         let rows = rebuild_graph(self, &ReadOptions::default())?;
         let columns = self.transposed()?;
-        // Both have sorted rows.
+        // Rows are sorted in both graphs.
         let differs = |&vertex: &u32| !same_row(&rows, &columns, vertex);
         Ok(rows_of(self).find_first(differs))
     }
@@ -132,7 +132,7 @@ impl CsrGraph {
         };
         let has_reverse = |(from, arc): (u32, usize)| {
             let mut back = self.row(self.targets()[arc]);
-            // Not the longest rows: they take longer to look through.
+            // The longest rows are not searched: that would take longer.
             back.len() > MOST_BACK
                 || back.any(|back| self.targets()[back] == from && is_same(arc, back))
         };
@@ -174,7 +174,7 @@ fn same_row(one: &CsrGraph, other: &CsrGraph, vertex: u32) -> bool {
 pub fn imbalance(from: u32, to: u32, weight: Option<u32>) -> u64 {
     let ends = hash(u64::from(from.min(to)) << 32 | u64::from(from.max(to)));
     let print = weight.map_or(ends, |weight| hash(ends ^ u64::from(weight)));
-    // 0 if it is its own reverse. By a product, since a branch would be guessed.
+    // 0 if the arc is its own reverse. A product, since the processor would often mispredict a branch.
     print.wrapping_mul(from.cmp(&to) as i64 as u64)
 }
 

@@ -1,9 +1,10 @@
-//! Graphs with every arc the other way round: a parallel counting sort by target in two steps.
+//! Transposes of graphs: a parallel counting sort of arcs by target, in two steps.
 //!
-//! Arcs that went to their rows at once would be written all over memory, and threads would wait for
-//! each other at the rows of hubs. So they go to blocks of consecutive targets first, each chunk of
-//! arcs to places of its own, and then block by block to rows that a cache holds. Both steps keep
-//! the order of the arcs, so rows need no sorting, unless there are several arcs between two vertices.
+//! If arcs went to their rows at once, writes would be scattered all over memory, and threads would
+//! wait for each other at the rows of hubs. So arcs first go to blocks of consecutive targets, each
+//! chunk of arcs to places of its own, and then, block by block, to rows that fit in a cache. Both
+//! steps keep the order of the arcs, so rows need no sorting, unless there are several arcs between
+//! two vertices.
 
 use std::mem::replace;
 use std::ops::Range;
@@ -16,12 +17,12 @@ use crate::pieces::{LEAST, least_rows, visit_rows};
 use crate::rows::sort_by_target;
 use crate::{CsrGraph, GraphError, Weights};
 
-/// Blocks at most: a thread writes to one place of each, and a cache holds as many.
+/// The most blocks: a thread writes to one place in each, and a cache holds as many places.
 const BLOCKS: u32 = 1 << 10;
 /// Chunks of arcs for each thread.
 const CHUNKS: usize = 4;
-/// Arcs that go to their blocks at once, or this part of all if that is more: memory for all of them
-/// would be twice the graph.
+/// The most arcs that go to their blocks at once, or this fraction of all arcs, if that is more:
+/// memory for all of them would be twice the graph.
 const AT_ONCE: usize = 1 << 26;
 const PART_AT_ONCE: usize = 4;
 
@@ -56,8 +57,8 @@ fn at_once(graph: &CsrGraph) -> usize {
     AT_ONCE.max(graph.targets().len() / PART_AT_ONCE)
 }
 
-/// The graph the other way round, with these of its weights; no more than `at_once` arcs, or those
-/// of one block, go to their blocks at once.
+/// The transpose, with these of the graph's weights. At most `at_once` arcs, or those of a single
+/// block, go to their blocks at once.
 fn turned(
     graph: &CsrGraph,
     weights: Option<&Weights>,
@@ -70,7 +71,7 @@ fn turned(
     }
 }
 
-/// A graph that is to be turned round, and its weights, if they are stored.
+/// A graph to be transposed, and its weights, if they are stored.
 struct Turned<'a, W> {
     graph: &'a CsrGraph,
     weights: &'a [W],
@@ -101,7 +102,8 @@ impl<W: ArcWeight> Turned<'_, W> {
         Ok(CsrGraph::from_valid_csr(offsets, sources, W::from_keys(keys)))
     }
 
-    /// Puts the arcs that lead to the blocks of `round` there, each with its target in the upper half.
+    /// Puts the arcs that lead to blocks of `round` into these blocks, each with its target in the
+    /// upper half.
     fn pack(
         &self,
         round: &Range<usize>,
@@ -118,11 +120,12 @@ impl<W: ArcWeight> Turned<'_, W> {
             let end = self.graph.targets().len().min(first + chunk_arcs);
             visit_rows(self.graph.offsets(), first..end, |source, arcs| {
                 for (arc, &target) in arcs.clone().zip(&self.graph.targets()[arcs]) {
-                    // Blocks before the round come to lie beyond its end.
+                    // For blocks before the round, this wraps around to a number beyond its end.
                     let block = ((target >> shift) as usize).wrapping_sub(round.start);
                     let Some(place) = places.get_mut(block) else { continue };
                     let at = *place - begin;
-                    // Relaxed: each place is one arc's, and is read when the parallel loop has ended.
+                    // Relaxed: each place is taken by one arc only, and read after the parallel
+                    // loop has ended.
                     packed[at].store(u64::from(target) << 32 | source as u64, Ordering::Relaxed);
                     if W::STORED {
                         packed_keys[at].store(self.weights[arc].to_key(), Ordering::Relaxed);
@@ -134,18 +137,18 @@ impl<W: ArcWeight> Turned<'_, W> {
     }
 }
 
-/// Where arcs go before they go to their rows.
+/// Where arcs go on the way to their rows.
 struct Places {
     vertices: usize,
     /// The binary logarithm of a block's vertices.
     shift: u32,
-    /// Blocks that one thread takes at least.
+    /// The fewest blocks for one thread.
     least_blocks: usize,
-    /// The first place of each block, and the end.
+    /// The first place of each block, and the end of the last.
     begins: Vec<usize>,
-    /// Arcs that each chunk has, but the last.
+    /// Arcs of each chunk but the last.
     chunk_arcs: usize,
-    /// The next place of each block, by chunk.
+    /// For each chunk, its next place in each block.
     chunks: Vec<Vec<usize>>,
 }
 
@@ -174,7 +177,7 @@ impl Places {
         Places { vertices, shift, least_blocks, begins, chunk_arcs, chunks }
     }
 
-    /// Consecutive blocks with `at_once` arcs at most, or one block with more.
+    /// Consecutive blocks with at most `at_once` arcs together, or a single block with more.
     fn rounds(&self, at_once: usize) -> Vec<Range<usize>> {
         let (mut rounds, mut first) = (Vec::new(), 0);
         while first + 1 < self.begins.len() {
@@ -216,7 +219,7 @@ impl Places {
     }
 }
 
-/// The rows of consecutive vertices.
+/// The rows of a block of consecutive vertices.
 struct Block<'a> {
     /// The first vertex.
     first: usize,
@@ -225,19 +228,19 @@ struct Block<'a> {
     /// Where each row ends.
     ends: &'a mut [u64],
     sources: &'a mut [u32],
-    /// Of the arcs' weights, if they are stored.
+    /// Bits of the arcs' weights, if they are stored.
     keys: &'a mut [u32],
 }
 
 impl Block<'_> {
-    /// Puts arcs in the order of their sources into their rows.
+    /// Puts arcs, in the order of their sources, into their rows.
     fn fill<W: ArcWeight>(&mut self, packed: &[u64], packed_keys: &[u32]) {
         let first = self.first;
         let row = |packed: u64| (packed >> 32) as usize - first;
         packed.iter().for_each(|&packed| self.ends[row(packed)] += 1);
         let mut arcs = self.begin as u64;
         for end in &mut *self.ends {
-            // Where the row begins: each arc moves it on.
+            // Where the row begins; each arc moves it on.
             arcs += replace(end, arcs);
         }
         for (at, &packed) in packed.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Weights of arcs, and which of them may be the length of something.
+//! Weights of arcs, and which of them are valid as lengths.
 
 use crate::CsrGraph;
 use crate::pieces::first_position;

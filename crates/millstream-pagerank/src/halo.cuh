@@ -1,11 +1,11 @@
-// What goes over a link after a sweep, where another device asks for a part of the vertices
-// only; the twin of `halo.rs`.
+// Packs what goes over a link after a sweep, if another device asks for only some of the
+// vertices; the twin of `halo.rs`.
 
 #include "span.cuh"
 
 namespace millstream {
 
-// `rows`: whose shares the packet has, in its order.
+// `rows`: the rows whose shares the packet has, in this order.
 template <class Real>
 __device__ void pack(Span<const u32> rows, Span<const Real> gives, Span<Real> packet) {
     for (u64 at = thread_in_grid(); at < rows.len; at += threads_in_grid())

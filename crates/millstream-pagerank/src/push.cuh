@@ -14,7 +14,7 @@ struct PushSettings {
     u64 first;
 };
 
-// Ranks and residuals are doubles: many small ones come together.
+// Ranks and residuals are doubles, since many small ones are added up.
 template <class Weight>
 struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
     // What goes along each arc, without its weight.
@@ -35,7 +35,7 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         Span<const double> inverse_row_weights;
         // What a push of each owned vertex costs, in arcs; at least 1.
         Span<const float> costs;
-        // The bits of doubles, as ranks.
+        // The bits of doubles, as are ranks.
         Span<u64> residuals;
         // Of the owned vertices.
         Span<u64> ranks;
@@ -45,7 +45,7 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         PushSettings settings;
     };
 
-    // Adds to what a word has; that before.
+    // Adds to a word; returns its value before.
     __device__ static double add(u64& word, double value) {
         return atomicAdd(reinterpret_cast<double*>(&word), value);
     }
@@ -56,7 +56,7 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
             fetch_exchange_relaxed_gpu(&problem.residuals[vertex], u64(0)));
     }
 
-    // Whatever has come together for a vertex goes out at once.
+    // All that has come together for a vertex is sent at once.
     __device__ static double value(const Problem& problem, u32 vertex) {
         return take(problem, vertex);
     }
@@ -67,23 +67,23 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         return !is_own || crosses(problem, vertex, before, value);
     }
 
-    // Of an owned vertex.
+    // What a push of an owned vertex costs.
     __device__ static float cost(const Problem& problem, u32 vertex) {
         return problem.costs[vertex - problem.settings.first];
     }
 
-    // Of an owned vertex: whether its residual has become worth a push.
+    // Whether the residual of an owned vertex has now become worth a push.
     __device__ static bool crosses(const Problem& problem, u32 vertex, double before,
                                    double value) {
         const double unit = problem.settings.threshold;
-        // No push costs less: most need no look at theirs.
+        // No push costs less than 1: most vertices need no look at their cost.
         if (fabs(before + value) <= unit) return false;
         const double threshold = unit * cost(problem, vertex);
         return fabs(before) <= threshold && fabs(before + value) > threshold;
     }
 
-    // What brings much for its cost goes first, in so many steps to each halving:
-    // small residuals come together meanwhile, and are pushed once. `push.rs` has it.
+    // Pushes that bring much for their cost go first, in this many steps for each halving: small
+    // residuals come together meanwhile, and are pushed once. `push.rs` has the same.
     static constexpr float steps_of_halving = 4;
 
     __device__ static u32 priority(const Problem& problem, u32 vertex) {
@@ -91,11 +91,11 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         return priority_of(problem, vertex, __longlong_as_double(bits));
     }
 
-    // Of an owned vertex with this residual.
+    // The priority of an owned vertex with this residual.
     __device__ static u32 priority_of(const Problem& problem, u32 vertex, double residual) {
         const float now = float(fabs(residual));
         if (!(now > 0)) return 0;
-        // A conversion stays in the range of the type.
+        // The conversion saturates at the range of the type.
         const float top = float(problem.settings.top) * cost(problem, vertex);
         return __float2uint_rz(steps_of_halving * __log2f(top / now));
     }
@@ -141,8 +141,8 @@ struct PushPageRank : VertexProgram<PushPageRank<Weight>, double> {
         const double value = share * arc.weight;
         if (value == 0) return false;
         const double before = add(problem.residuals[arc.target], value);
-        // Small residuals of one device may be large together: all are sent. One
-        // that is not sent yet takes this one along.
+        // All residuals of others' vertices are sent, since small ones of several devices may be
+        // large together. One that is not sent yet takes this one along.
         if (!problem.owners.owns(here, arc.target)) return before == 0;
         if (!crosses(problem, arc.target, before, value)) return false;
         *priority = priority_of(problem, arc.target, before + value);

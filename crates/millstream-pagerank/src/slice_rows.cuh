@@ -1,5 +1,5 @@
-// Rows of arcs, put into slices by the GPU that has them: see `slices.rs`. Weights become what
-// `SlicedReal` is.
+// Rows of arcs, put into slices by the GPU that has them: see `slices.rs`. Weights are
+// converted to `SlicedReal`.
 #include "lanes.cuh"
 #include "span.cuh"
 
@@ -16,7 +16,7 @@ enum : u32 { no_source = ~0u };
 struct SlicedArcs {
     Span<const u64> offsets;
     Span<const u32> sources;
-    Span<const u32> weights;  // None, or as many.
+    Span<const u32> weights;  // Empty, or as many as sources.
 };
 
 // Where long rows and slices begin, and the end; what is in them.
@@ -26,7 +26,7 @@ struct ArcsInSlices {
     Span<SlicedReal> weights;
 };
 
-// Copies an arc, or pads.
+// Copies an arc, or stores padding.
 __device__ void put(const SlicedArcs& from, const ArcsInSlices& to, u64 place, bool is_arc, u64 arc,
                     bool is_real) {
     to.sources[place] = is_arc ? from.sources[arc] : no_source;
@@ -47,7 +47,7 @@ extern "C" __global__ void slice_rows(const __grid_constant__ SlicedArcs from,
     for (u64 arc = thread_in_grid(); arc < long_arcs; arc += threads_in_grid()) {
         put(from, to, arc, true, arc, is_real);
     }
-    // A warp a slice, a lane a row.
+    // A warp for each slice, a lane for each row.
     const u64 slices = to.offsets.len - 1 - settings.long_rows;
     for (u64 slice = thread_in_grid() / 32; slice < slices; slice += threads_in_grid() / 32) {
         const u64 row = settings.long_rows + slice * 32 + lane();
@@ -63,7 +63,7 @@ extern "C" __global__ void slice_rows(const __grid_constant__ SlicedArcs from,
     }
 }
 
-// Sets the bits of vertices that others own and the rows name.
+// Sets the bits of vertices that the rows name and other devices own.
 extern "C" __global__ void mark_asked(const __grid_constant__ Span<const u32> sources,
                                       const __grid_constant__ u32 first,
                                       const __grid_constant__ u32 end,
@@ -71,7 +71,7 @@ extern "C" __global__ void mark_asked(const __grid_constant__ Span<const u32> so
     for (u64 arc = thread_in_grid(); arc < sources.len; arc += threads_in_grid()) {
         const u32 source = sources[arc];
         if (source >= first && source < end) continue;
-        // A look first: most have been asked for.
+        // A look first: most bits are set already.
         u32* const word = &asked[source / 32];
         const u32 bit = 1u << source % 32;
         if ((load_relaxed_gpu(word) & bit) == 0) fetch_or_relaxed_gpu(word, bit);

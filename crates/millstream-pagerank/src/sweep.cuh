@@ -21,23 +21,23 @@ struct SweepGraph {
 // Of the owned vertices.
 template <class Real>
 struct SweepVertices {
-    // What the arcs weigh that leave; 0 for a vertex that no step leaves.
+    // The total weight of the arcs that leave; 0 for a vertex that no step leaves.
     Span<const Real> row_weights;
-    // What comes from nowhere; empty if the same for all, and in `base`.
+    // What each gets from nowhere; empty if it is the same for all: then `base` has it.
     Span<const Real> teleport;
 };
 
 struct SweepSettings {
     double damping;
-    // What every vertex gets from nowhere and of the dangling ones.
+    // What every vertex gets from nowhere and from the dangling ones.
     double base;
     u32 first_vertex;
-    // Rows that all blocks share are the first, then come those for a block each, those for warps, and
-    // slices. Each counts what is before it, too.
+    // Rows that all blocks share come first, then rows for a block each, rows for a warp each, and
+    // slices. Each of these counts includes the ones before it.
     u32 shared_rows;
     u32 block_rows;
     u32 long_rows;
-    // Slices of so many columns that one is enough for a ticket; before all others.
+    // Slices with so many columns that a ticket is for one only; they come before all others.
     u32 wide_slices;
     u32 padding;
 };
@@ -57,10 +57,10 @@ __device__ __forceinline__ float quotient(float of, float by) { return __fdivide
 __device__ __forceinline__ double quotient(double of, double by) { return of / by; }
 
 // Work that warps take one after the other, the longest first. The counter only grows:
-// in a sweep each warp takes one ticket more than there are for it.
+// in each sweep every warp takes one ticket too many, by which it learns that none is left.
 struct Tickets {
     u64* counter;
-    // Of the sweeps before.
+    // Tickets of earlier sweeps.
     u64 taken;
 
     // One warp.
@@ -81,8 +81,8 @@ struct Sweep {
     // Arcs of a row that a block adds up at a time, if all share it.
     static constexpr u32 piece = 1 << 15;
 
-    // `given`: what the vertices of all devices give. `parts`: of each row that blocks share, the bits of
-    // its sum, and pieces that are in it; 0 between sweeps.
+    // `given`: what the vertices of all devices give. `parts`: for each row that blocks share, the bits of
+    // its sum, and how many pieces are in it; 0 between sweeps.
     __device__ Sweep(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
                      const SweepSettings& settings, const Real* given, u64* parts)
         : graph(graph), vertices(vertices), settings(settings), given(given), parts(parts),
@@ -186,7 +186,7 @@ struct Sweep {
         if (exists) settle(item, row, known, sum, give, sums);
     }
 
-    // Pieces go to one block after the other. The first block that has none of them.
+    // Pieces go to one block after the other. Returns the block whose turn is next.
     template <class Give>
     __device__ __forceinline__ u32 shared_rows(const Give& give, SweepSums<Real>& sums) const {
         u32 next = 0;
@@ -204,7 +204,7 @@ struct Sweep {
         return next;
     }
 
-    // How far this block is behind another, in turns of all.
+    // How many blocks' turns after another's this block's turn comes, cyclically.
     __device__ __forceinline__ u32 behind(u32 other) const {
         return blockIdx.x >= other ? blockIdx.x - other : blockIdx.x + gridDim.x - other;
     }
@@ -215,10 +215,10 @@ struct Sweep {
                                               SweepSums<Real>& sums) const {
         u64* const its = parts + 2 * row;
         atomicAdd(reinterpret_cast<double*>(&its[0]), sum);
-        // All that others have added is there for the last.
+        // The last one sees all that others have added.
         if (fetch_add_acq_rel_gpu(&its[1], u64(1)) + 1 < pieces) return;
         const double all = __longlong_as_double(load_relaxed_gpu(&its[0]));
-        // For the next sweep, to which nobody comes before this one's end.
+        // Cleared for the next sweep, which nobody begins before this one ends.
         store_relaxed_gpu(&its[0], u64(0));
         store_relaxed_gpu(&its[1], u64(0));
         settle(row, row, before(row), Real(all), give, sums);
@@ -255,7 +255,7 @@ struct Sweep {
         return source == no_source ? Real(0) : given[source];
     }
 
-    // Of this thread's row in a slice whose arcs count once each.
+    // The sum of this thread's row in a slice whose arcs count once each.
     __device__ __forceinline__ Real sum_of_columns(u32 column, u32 end) const {
         Real sum = 0;
         for (; column < end; column += loads) {
@@ -272,12 +272,12 @@ struct Sweep {
         return sum;
     }
 
-    // What a warp adds up of an item.
+    // A lane's part of what its warp adds up of an item.
     __device__ __forceinline__ double sum_of_arcs(u32 item) const {
         return sum_of_arcs(graph.offsets[item], graph.offsets[item + 1], lane(), 32);
     }
 
-    // Every `step`th of some arcs: thousands of them, in long rows.
+    // The sum of every `step`th of some arcs: in long rows, of thousands.
     __device__ __forceinline__ double sum_of_arcs(u64 begin, u64 last, u32 first, u32 step) const {
         double sum = 0;
         for (u64 at = begin + first; at < last; at += u64(loads) * step) {
@@ -302,7 +302,7 @@ struct Sweep {
         return sum;
     }
 
-    // Two by two, which rounds less than one after the other.
+    // Added in pairs, which rounds less than one after the other.
     __device__ __forceinline__ static Real sum_of(Real (&shares)[loads]) {
 #pragma unroll
         for (u32 half = loads / 2; half > 0; half /= 2) {
@@ -317,7 +317,7 @@ struct Sweep {
         return sum;
     }
 
-    // Of a vertex without arcs nobody asks what it gives: its rank is kept there.
+    // Nobody asks what a dangling vertex gives: its rank is kept in that place.
     template <class Give>
     __device__ __forceinline__ void settle(u32 item, u32 row, Before known, Real sum,
                                            const Give& give, SweepSums<Real>& sums) const {
@@ -327,7 +327,7 @@ struct Sweep {
         const Real old = dangles ? known.share : known.share * known.row_weight;
         sums.change += rank < old ? old - rank : rank - old;
         if (dangles) sums.dangling += rank;
-        // Counts of arcs are far from where it is not exact to two units.
+        // `quotient` is exact to two units, except for divisors that are far from any count of arcs.
         const Real share = is_plain ? quotient(rank, known.row_weight) : rank / known.row_weight;
         give(item, row, dangles ? rank : share);
     }

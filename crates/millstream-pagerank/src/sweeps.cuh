@@ -38,8 +38,8 @@ template <class Real>
 struct SweepGang {
     using Word = typename WordOf<Real>::Type;
 
-    // Devices, a bit each, that ask for what the rows of an item give; empty if there
-    // is only one device.
+    // For each item, a bit for each device that asks for what the item's rows give; empty if
+    // there is only one device.
     Span<const u32> askers;
     // What the vertices of all devices give, on each device: for even sweeps, and for
     // odd ones.
@@ -54,8 +54,8 @@ struct SweepGang {
 // Sums cross devices in fixed point, which adds up to the same in any order: those of
 // a sweep are at most 2.
 constexpr double fixed_one = double(1ull << 58);
-// No block has such a change, unless ranks are beyond their type: fixed point has no place for
-// that, or for what is no number.
+// No block has such a change, unless ranks overflow their type: fixed point cannot hold that,
+// nor what is not a number.
 constexpr double beyond_change = 4;
 
 // Words that are kept.
@@ -76,7 +76,7 @@ __device__ inline u32 judge(Totals& totals, const GangSweepSettings& settings,
     }
     totals.keep(dangling_now, sums[1]);
     double change = double(sums[0]) / fixed_one;
-    // A block has offered it.
+    // A block has offered this if its change was too large for fixed point.
     const bool is_beyond = totals.most() != 0;
     if (is_beyond) change = __longlong_as_double(0x7ffll << 52);
     const bool is_last =
@@ -108,10 +108,10 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
         };
         const SweepSums<double> sums = sum_of_block(rows.rows(tickets, give));
         if (threadIdx.x == 0) {
-            // Up: a change never looks like none.
+            // Rounded up: a change never looks like none.
             barrier.count(GangBarrier::first_count, u64(ceil(sums.change * fixed_one)));
             barrier.count(GangBarrier::second_count, u64(sums.dangling * fixed_one));
-            // So is no number, which is not less than any.
+            // Holds for what is not a number, too: that is less than nothing.
             if (!(sums.change < beyond_change)) barrier.offer(1);
         }
         const auto decide = [&](Totals& totals) {

@@ -1,8 +1,8 @@
 // Shortest paths in steps: a device, what its blocks share, and the list of vertices that
 // they fill together; see STEPS.md.
 //
-// `StepRule` is how distances grow, `StepValue` what a vertex holds: 32 bits, or 64 with
-// its predecessor.
+// `StepRule` says how distances grow, `StepValue` is what a vertex holds: 32 bits, or 64
+// with its predecessor.
 
 #include "gang_device.cuh"
 #include "keyed_values.cuh"
@@ -23,30 +23,30 @@ struct StepRows {
 struct StepLists {
     Span<u32> near;          // Two lists of owned vertices.
     Span<u32> marks;         // Two sets of them, a bit each.
-    Span<const u32> lights;  // Arcs lighter than quarters of a step, of each row that leaves.
+    Span<const u32> lights;  // For each row of `out`: arcs lighter than each quarter of a step.
 };
 
-// What owners have told, from each device where its vertices would be, twice: a list is
+// What owners have told, each device's part where its vertices would be. Twice, since a list is
 // told while others may still read the one before.
 struct StepExchange {
     SpanSet<u32> vertices;
     SpanSet<StepValue> values;
-    SpanSet<StepValue> owned;  // The values of each device, which has its own vertices'.
+    SpanSet<StepValue> owned;  // The values on each device, exact for the vertices that it owns.
 };
 
 struct StepSettings {
     GangPlace place;
-    u64 arcs;       // That enter vertices, of all devices.
+    u64 arcs;       // Arcs that enter vertices, of all devices.
     u32 limit;      // Larger keys are left out.
     u32 delta;      // The width of a step, a weight.
     u32 first_end;  // Where the first step ends; `unreached` if there is but one.
     u32 pull;       // Pull if the arcs left are less than those settled times this.
-    u32 rest;       // The last step if the arcs left, times this, are less than all.
-    u32 lightest;   // The smallest weight.
+    u32 rest;       // A step is the last if the arcs left, times this, are less than all.
+    u32 lightest;   // The smallest weight in the whole graph.
 };
 
-// Loops that are not to be unrolled say so: with 1024 threads a block, a thread has 64
-// registers, of which the fixed ones leave few.
+// Loops that must not be unrolled say so: with 1024 threads a block, a thread has 64
+// registers, and values kept throughout leave few of them.
 class StepDevice : public GangDevice<u32> {
    public:
     static constexpr u32 threads = 1024;
@@ -63,10 +63,10 @@ class StepDevice : public GangDevice<u32> {
     struct Block {
         LongRow rows[threads];  // One for each vertex that a block takes at a time.
         u32 stage[warps][64];  // Vertices on their way to the list.
-        u32 pending[warps];    // How many of each warp.
+        u32 pending[warps];    // How many of them each warp has.
         u32 places[warps];     // Where they go.
-        u32 told[SpanSet<u64>::most];   // By each device,
-        u32 seen[SpanSet<u64>::most];  // and by it since the start.
+        u32 told[SpanSet<u64>::most];   // Vertices told by each device now,
+        u32 seen[SpanSet<u64>::most];  // and since the start.
         u32 longs;
         u32 begin;    // The step: keys from here,
         u32 end;      // less than this.
@@ -74,7 +74,7 @@ class StepDevice : public GangDevice<u32> {
         u32 mark;     // Places taken before it.
         u32 here;     // Vertices in the list that is read, on this device.
         u32 nearest;  // Beyond the step, of those seen since the blocks last met.
-        u64 settled;  // Arcs that enter vertices that have come into the step since.
+        u64 settled;  // Arcs that enter vertices that have come into the step since then.
         u64 received;  // Vertices that other devices have told.
         u64 sent;      // Vertices told to each of them.
         u64 listed;    // Vertices of this device's lists.
@@ -93,7 +93,7 @@ class StepDevice : public GangDevice<u32> {
    protected:
     static constexpr GangBarrier::Counter settled_count = GangBarrier::first_count;
 
-    // Rows of all vertices whose targets are owned; alone, just the rows.
+    // Rows of all vertices, of arcs whose targets are owned; on a single device, simply all rows.
     const StepRows& out;
     // Rows of owned vertices, with the arcs that enter them.
     const StepRows& in;
@@ -110,15 +110,15 @@ class StepDevice : public GangDevice<u32> {
         return lists.marks[u64(which) * ((end - first + 31) / 32) + (vertex - first) / 32];
     }
 
-    // Whether an owned vertex was not marked for the list that is filled.
+    // Marks an owned vertex for the list that is filled. True if it was not marked.
     __device__ bool set_mark(u32 vertex) const {
         const u32 bit = 1u << (vertex - first) % 32;
         // Relaxed: the barrier publishes the list, and the value that goes with it.
         return !(fetch_or_relaxed_gpu(&mark_word(block.filled, vertex), bit) & bit);
     }
 
-    // This warp among those of the grid: those that follow each other are of different blocks, since
-    // hubs, to which most arcs lead, lie together.
+    // This warp's number in the grid. Consecutive numbers belong to different blocks, since hubs, to
+    // which most arcs lead, lie together.
     __device__ static u32 spread_warp() { return threadIdx.x / 32 * gridDim.x + blockIdx.x; }
 
     // Arcs that enter an owned vertex.
@@ -127,7 +127,7 @@ class StepDevice : public GangDevice<u32> {
         return u32(offset[1] - offset[0]);
     }
 
-    // Whether any arc leads from `key` to a key in the step.
+    // Whether an arc of the smallest weight leads from `key` to a key in the step.
     __device__ bool leads_on(u32 key) const {
         return block.end == unreached ||
                StepRule::extended(key, StepRule::weight(settings.lightest)) < block.end;
@@ -138,9 +138,9 @@ class StepDevice : public GangDevice<u32> {
 
     __device__ u32 key_at(u32 vertex) const { return key_of(load_relaxed_gpu(&values[vertex])); }
 
-    // A warp: vertices of its lanes to the list, 32 at a time. `arcs` enter a vertex whose
-    // key has come into the step just now; else they are 0. If it leads nowhere in the step, it
-    // comes into no list.
+    // A warp: appends vertices of its lanes to the list, 32 at a time. `arcs` is how many arcs enter
+    // a vertex whose key has come into the step just now; else it is 0. Such a vertex comes into no
+    // list if it leads nowhere in the step (`leads` is false).
     __device__ void append(bool is_news, u32 vertex, u32 arcs, bool leads = true) {
         const u32 all = __ballot_sync(~0u, is_news);
         if (__any_sync(~0u, arcs > 0)) {
@@ -167,18 +167,18 @@ class StepDevice : public GangDevice<u32> {
         __syncwarp();
     }
 
-    // A warp: vertices of its lanes that are done with, though in no list.
+    // A warp: counts vertices of its lanes that have keys but need no place in a list.
     __device__ void count_unlisted(bool is) {
         const u32 all = __popc(__ballot_sync(~0u, is));
         if (all > 0 && lane() == 0) atomicAdd(&block.unlisted, all);
     }
 
-    // All blocks: calls `use(is_one, vertex)` for the vertices from `low` to `high` of which
-    // `is_one(vertex)`, spread over the lanes of warps.
+    // All blocks: calls `use(is_one, vertex)` for the vertices from `low` to `high` for which
+    // `is_one(vertex)` holds, spread over the lanes of warps.
     template <class Is, class Use>
     __device__ void for_each(u32 low, u32 high, const Is& is_one, const Use& use) {
         for_each_word(low, high, use, [&](u32 first_word, u32 step, u32 words) {
-            // Some at once: one by one they would wait for memory as often.
+            // Several at once: one by one, each would wait for memory.
             constexpr u32 at_once = 4;
             u32 word = 0;
 #pragma unroll 1
@@ -188,7 +188,7 @@ class StepDevice : public GangDevice<u32> {
                 for (u32 next = 0; next < at_once; ++next) {
                     const u64 place = (first_word + u64(each + next) * step) * 32 + lane();
                     const bool is_place = each + next < words && place < high - low;
-                    // Without a branch, behind which the next would wait.
+                    // Without a branch: the next load would wait behind it.
                     is[next] = is_one(low + (is_place ? u32(place) : 0)) && is_place;
                 }
 #pragma unroll
@@ -211,8 +211,8 @@ class StepDevice : public GangDevice<u32> {
         });
     }
 
-    // The whole block, before it meets the others: what is left of the stages, and what
-    // its threads have seen.
+    // The whole block, before it meets the others: appends what is left in the stages, and
+    // tells what its threads have seen.
     __device__ void flush() {
         __syncthreads();
         if (threadIdx.x < 32) {
@@ -241,17 +241,17 @@ class StepDevice : public GangDevice<u32> {
     }
 
    private:
-    // All blocks: a bit for each vertex from `low` to `high`, in words of which `word_of(word, step, words)`
-    // says those of a warp's lanes: `words` of them, every `step`-th from `word` on; for the bits that are
-    // set `use(is_set, vertex)`, spread over the lanes.
+    // All blocks: goes through bits, one for each vertex from `low` to `high`. `word_of(word, step, words)`
+    // returns the word of each lane: a warp has `words` of them, every `step`-th from `word` on. Calls
+    // `use(is_set, vertex)` for the bits that are set, spread over the lanes.
     template <class Use, class WordOf>
     __device__ void for_each_word(u32 low, u32 high, const Use& use, const WordOf& word_of) {
         const u32 grid_warps = gridDim.x * warps;
         const u32 share = (high - low) / 32 / grid_warps + 1;
         const u32 words = share < 32 ? share : 32;
         if (low == high) return;
-        // So hubs that follow each other, in lists too, are many warps'; odd, since each window of 32 words may
-        // begin with some.
+        // The stride gives consecutive hubs, in lists too, to many warps. It is odd, since each window of 32
+        // words may begin with hubs.
         const u32 groups = ((high - low + 31) / 32 + words - 1) / words | 1;
         for (u32 group = spread_warp(); group < groups; group += grid_warps) {
             const u32 word = word_of(group, groups, words);

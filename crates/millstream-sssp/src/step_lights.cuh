@@ -1,9 +1,9 @@
-// How many arcs of each row are lighter than a quarter of a step, than two, three and all.
+// How many arcs of each row are lighter than one, two, three and four quarters of a step.
 // Rows are in ascending order of weight.
 
 namespace millstream {
 
-// The first of a row's arcs, from `low` on, that weighs so much.
+// The first of a row's arcs, from `low` on, that weighs at least `weight`.
 __device__ u64 lighter(Span<const StepRule::Weight> weights, u64 low, u64 high,
                        StepRule::Weight weight) {
     while (low < high) {

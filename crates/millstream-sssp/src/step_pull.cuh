@@ -1,5 +1,5 @@
-// Shortest paths in steps: what comes into the next one, by looking at all vertices that
-// are left, and pulling: along the arcs that enter them, from what the last step settled.
+// Shortest paths in steps: finds what comes into the next step, by looking at all vertices
+// that are left, and by pulling: along the arcs that enter them, from what the last step settled.
 
 namespace millstream {
 
@@ -8,8 +8,8 @@ class StepPull : public StepPush {
     using StepPush::StepPush;
 
    protected:
-    // Arcs that a lane looks at by itself, and how many of them at a time: reviewing, each asks for
-    // a key that another device may have.
+    // Arcs that a lane looks at by itself, and how many of them at a time: in a review, each
+    // asks for a key that another device may have.
     static constexpr u32 alone_arcs = 16;
     static constexpr u32 pulled_at_once = 2;
     static constexpr u32 reviewed_at_once = 4;
@@ -31,8 +31,8 @@ class StepPull : public StepPush {
     __device__ void pull(u32 from) {
         const auto is_left = [&](u32 vertex) { return key_of(values[vertex]) >= block.begin; };
         for_each(first, end, is_left, [&](bool is, u32 vertex) {
-            // Nobody cares whether they see what is written now: a key that is left stays
-            // at `begin` or above.
+            // It does not matter whether others see what is written now: the key of a vertex
+            // that is left stays at `begin` or above.
             const Best best = improve_by_looking<false>(is, vertex, from);
             if (block.end != unreached) return sort_in(is, vertex, best.key);
             const bool is_rivalled = is && best.rival < best.key;
@@ -41,8 +41,8 @@ class StepPull : public StepPush {
         });
     }
 
-    // All blocks: vertices that another one that is left may be near to look again, at all
-    // of these. Those whose keys become smaller come into the list.
+    // All blocks: each listed vertex, which may be near another one that is left, looks again, at
+    // all that are left. Vertices whose keys become smaller come into the list.
     __device__ void review() {
         const u32 all = block.here;
         const u32 grid_warps = gridDim.x * warps;
@@ -59,15 +59,15 @@ class StepPull : public StepPush {
     }
 
    private:
-    // The shortest way to a vertex that is known, and through vertices that are left
-    // none is shorter than the rival.
+    // The shortest known way to a vertex. No way through vertices that are left is shorter
+    // than the rival.
     struct Best {
         u32 key;
         u32 source;
         u32 rival;
     };
 
-    // A warp.
+    // A warp: lists its lanes' vertices that are near, and notes the nearest of the others.
     __device__ void sort_in(bool is, u32 vertex, u32 key) {
         const bool is_near = is && key < block.end;
         if (is && !is_near && key < block.nearest) atomicMin(&block.nearest, key);
@@ -85,15 +85,15 @@ class StepPull : public StepPush {
         if (best.key < before) {
             StepValue value;
             make_value(best.key, best.source, &value);
-            // Relaxed: others may look at it, and do with either.
+            // Relaxed: others may look at it, and can use either value.
             store_relaxed_sys(&values[vertex], value);
         }
         return best;
     }
 
     // A warp: the shortest way through arcs of each lane's vertex. Lanes look alone, and
-    // help each other with what is left of long rows. An arc is as heavy as those before
-    // it: when one from the nearest vertex would be too long, so are all that follow.
+    // help each other with what is left of long rows. An arc is at least as heavy as those
+    // before it: if it would be too long even from the nearest vertex, so are all that follow.
     template <bool is_review>
     __device__ void look(bool is, u32 vertex, u32 from, Best& best) const {
         const u64 row = is ? in.offsets[vertex - first] : 0;
@@ -116,8 +116,8 @@ class StepPull : public StepPush {
 
     __device__ u32 within_limit(u32 key) const { return key > settings.limit ? unreached : key; }
 
-    // The key through an arc from a vertex whose key is this, if it is settled; else a bound comes
-    // in `rival`.
+    // The key through an arc from a vertex with the key `key`, if that is settled; else `rival` gets
+    // a bound.
     __device__ u32 key_pulled(u32 key, StepWeight weight, u32& rival) const {
         const bool is_left = key >= block.begin;
         const u32 through = within_limit(StepRule::extended(is_left ? block.begin : key, weight));
@@ -126,8 +126,8 @@ class StepPull : public StepPush {
         return unreached;
     }
 
-    // Whether a vertex that has this key, as far as it is known here, is left, and may have one by
-    // which the way through an arc is shorter than the best.
+    // Whether a vertex, whose key is `key` as far as this device knows, is left, and its own key may
+    // make the way through an arc shorter than the best.
     __device__ bool is_asked(u32 key, StepWeight weight, const Best& best) const {
         return key >= block.begin && StepRule::extended(block.begin, weight) < best.key;
     }
@@ -145,7 +145,7 @@ class StepPull : public StepPush {
         return key_of(load_relaxed_sys(&exchange.owned[owner][vertex]));
     }
 
-    // A lane: some arcs. Whether no other can be better.
+    // A lane: looks at some arcs. True if none of those that follow can be better.
     template <bool is_review>
     __device__ bool look_at_some(u64 row, u32 arcs, u32 from_arc, u32 from, Best& best) const {
         constexpr u32 at_once = is_review ? reviewed_at_once : pulled_at_once;
@@ -162,7 +162,7 @@ class StepPull : public StepPush {
 #pragma unroll
         for (u32 each = 0; each < at_once; ++each) keys[each] = key_of(values[sources[each]]);
         if (is_review) {
-            // All are asked before the first has answered. Not twice: that takes long.
+            // All are asked before the first has answered, the last arc not again: that takes long.
 #pragma unroll
             for (u32 each = 0; each < at_once; ++each) {
                 const bool is_arc = from_arc + each < arcs;

@@ -1,5 +1,5 @@
 // Shortest paths in steps, pushing: values go along the arcs that leave vertices. Whoever
-// owns an arc's target has the arc, so that values are lowered in own memory.
+// owns an arc's target has the arc, so that it lowers values in its own memory.
 
 namespace millstream {
 
@@ -12,13 +12,13 @@ class StepPush : public StepDevice {
     static constexpr u32 long_arcs = 32;
     // Arcs of a lane that are under way at once.
     static constexpr u32 at_once = 2;
-    // Frontiers of so many vertices are spread over all warps, arc by arc.
+    // Frontiers of up to this many vertices are spread over all warps, arc by arc.
     static constexpr u32 thin = 32;
-    // One of so many owned vertices makes a list dense, if each warp has so many.
+    // A list is dense if it has more than one of `dense` owned vertices, and `many` for each warp.
     static constexpr u32 dense = 64;
     static constexpr u32 many = 8;
 
-    // All blocks: the vertices that are near, their light arcs. `is_marked` if the list's are.
+    // All blocks: visits the light arcs of near vertices. `is_marked` says if the list's are marked.
     __device__ void expand(bool is_marked) {
         const bool is_ordered = is_marked && is_dense();
         const u32 all = count_told(!is_ordered);
@@ -50,7 +50,7 @@ class StepPush : public StepDevice {
         relax_long_rows<true>();
     }
 
-    // All blocks: from all vertices of the step, along the arcs that lead beyond it.
+    // All blocks: visits the arcs that lead beyond the step, from all its vertices.
     __device__ void push_beyond() {
         const auto is_settled = [&](u32 vertex) {
             const u32 key = key_of(values[vertex]);
@@ -75,7 +75,7 @@ class StepPush : public StepDevice {
     // What is offered if an arc leads on from a vertex that is told: more than any key.
     static constexpr u64 leads = 1ull << 32;
 
-    // All blocks: gives the others the list's vertices and values, by their marks if they are marked and dense.
+    // All blocks: tells others the list's vertices and values, in the marks' order if it is marked and dense.
     __device__ void tell(bool is_marked) {
         bool is_any = false;
         const auto say = [&](u32 vertex, u64 at) {
@@ -87,7 +87,7 @@ class StepPush : public StepDevice {
                 exchange.values[device][told_place(settings.place.device, at)] = value;
             }
         };
-        // Places are those of what is sent to the first of them.
+        // Places are counted in what is sent to the first other device.
         const u32 other = settings.place.device == 0 ? 1 : 0;
         const bool is_ordered = is_marked && is_dense();
         if (is_ordered) {
@@ -112,7 +112,7 @@ class StepPush : public StepDevice {
         if (!is_ordered || device != other) barrier.send(device, block.here);
     }
 
-    // All blocks: the values that were told, if nobody expands what they belong to.
+    // All blocks: takes the values that were told, if their vertices are not expanded.
     __device__ void take_told() {
         const u32 all = count_told(true);
         if (all == 0) return;
@@ -120,12 +120,12 @@ class StepPush : public StepDevice {
             StepValue from;
             take(at, from);
         }
-        // Should the gang be stopped, the next round says so again.
+        // If the gang is stopped, the next round says so again.
         barrier.meet_here();
     }
 
    private:
-    // A place of the rows that leave.
+    // A vertex's row in `out`.
     __device__ u32 row_of(u32 vertex) const { return is_alone() ? vertex - first : vertex; }
 
     // Where a device tells an entry of the list that is read.
@@ -134,7 +134,7 @@ class StepPush : public StepDevice {
     }
 
     // Whether the list that is read has so many of the owned vertices that it is best gone through in
-    // their order: then what lies together in memory is read together. A short list takes no time.
+    // their order: then what lies together in memory is read together. A short list takes little time anyway.
     __device__ bool is_dense() const {
         return block.here >= gridDim.x * warps * many && u64(block.here) * dense > end - first;
     }
@@ -155,7 +155,7 @@ class StepPush : public StepDevice {
         relax_rows<true>(arc, arcs, from, offset, u32(threads_in_grid()));
     }
 
-    // The whole block: vertices in the lists of all devices, or of the others.
+    // The whole block: counts the vertices in the lists of all devices, or of all others.
     __device__ u32 count_told(bool with_own) {
         const u32 own = with_own ? block.here : 0;
         if (is_alone()) return own;
@@ -200,8 +200,8 @@ class StepPush : public StepDevice {
         return from;
     }
 
-    // Arcs of a row that are light, if `by_key` but for those in the quarters of a step that
-    // lead from `key` beyond it.
+    // How many arcs of a row are light; if `by_key`, without those in quarters of a step that
+    // surely lead from `key` beyond it.
     __device__ u32 arcs_of(u32 row, u32 key, bool by_key) const {
         if (block.end == unreached) return u32(out.offsets[row + 1] - out.offsets[row]);
         u32 quarter = StepQuarters::count - 1;
@@ -217,14 +217,14 @@ class StepPush : public StepDevice {
         return StepRule::extended(key, StepQuarters::end(delta, quarter)) >= block.end;
     }
 
-    // A warp: the arcs of what waits.
+    // A warp: visits the arcs of the vertices that wait.
     __device__ void relax_waiting(StepWaiting& waiting) {
         const u64 arc = waiting.arcs > 0 ? out.offsets[row_of(waiting.vertex)] : 0;
         relax_rows<true>(arc, leave_long(arc, waiting.arcs, waiting.from), waiting.from, 0, 32);
         waiting.turn();
     }
 
-    // Leaves a row to the block if it is long. How many of its arcs are still the lane's.
+    // Leaves a row to the block if it is long. Returns how many of its arcs are still the lane's.
     __device__ u32 leave_long(u64 arc, u32 arcs, StepValue from) {
         if (arcs <= long_arcs) return arcs;
         const u32 at = atomicAdd(&block.longs, 1);
@@ -233,8 +233,8 @@ class StepPush : public StepDevice {
         return 0;
     }
 
-    // A warp: rows of its lanes, of all their arcs those from `offset`, 32 in each `step`. How many
-    // arcs the rows have.
+    // A warp: visits, of all arcs of its lanes' rows, 32 in every `step`, from `offset` on. Returns
+    // how many arcs the rows have.
     template <bool is_near>
     __device__ u32 relax_rows(u64 arc, u32 arcs, StepValue from, u32 offset, u32 step) {
         __syncwarp();
@@ -267,14 +267,14 @@ class StepPush : public StepDevice {
             LongRow its{};
             if (base + lane() < rows) its = block.rows[base + lane()];
             const u32 arcs = relax_rows<is_near>(its.begin, its.arcs, its.from, offset, threads);
-            // The warp behind the one that had the last arcs has the next.
+            // The warp after the one that had the last arcs takes the next.
             offset = (offset - (arcs + 31) / 32 * 32) % threads;
         }
         __syncthreads();
         if (threadIdx.x == 0) block.longs = 0;
     }
 
-    // Others may have lighter arcs than these.
+    // On several devices always true: others need the values, and only listed vertices are told.
     __device__ bool may_lead_on(u32 key) const { return !is_alone() || leads_on(key); }
 
     // A warp: some arcs of each lane. Those that stay in the step bring their targets into
@@ -298,8 +298,8 @@ class StepPush : public StepDevice {
             is_better[each] = is_here && keys[each] <= settings.limit &&
                               keys[each] < key_at(targets[each]);
         }
-        // A key that was larger becomes smaller now, if not by this lane: its vertex is news before
-        // that is known. All of a kind before the next, which waits for it.
+        // A key that was larger becomes smaller now, by this lane or by another: its vertex is news before
+        // the answer comes. All accesses of one kind come before the next kind, which waits for them.
         u32 enter[at_once];
         u32 before[at_once];
 #pragma unroll

@@ -5,7 +5,7 @@ namespace millstream {
 struct StepQuarters {
     static constexpr u32 count = 4;
 
-    // Which weight is the first that is no longer in a quarter.
+    // The first weight beyond a quarter.
     __device__ static StepRule::Weight end(StepRule::Weight delta, u32 quarter) {
         return StepRule::part_of(delta, quarter + 1, count);
     }

@@ -3,7 +3,7 @@
 
 namespace millstream {
 
-// One in each of a warp's first lanes.
+// One vertex in each of a warp's first `count` lanes.
 struct StepWaiting {
     u32 arcs;
     u32 vertex;
@@ -13,7 +13,7 @@ struct StepWaiting {
     u32 more_vertex;
     StepValue more_from;
 
-    // Adds those of its lanes that have arcs. Whether 32 wait.
+    // Adds the vertices of lanes that have arcs. True if 32 wait.
     __device__ bool add(u32 its_arcs, u32 its_vertex, StepValue its_from) {
         const u32 news = __ballot_sync(~0u, its_arcs > 0);
         // Which of the new ones comes into this lane, behind those that wait.
@@ -32,7 +32,7 @@ struct StepWaiting {
         return count >= 32;
     }
 
-    // Those that have found no lane.
+    // Keeps the vertices that have found no lane.
     __device__ void turn() {
         count = count >= 32 ? count - 32 : 0;
         arcs = lane() < count ? more_arcs : 0;

@@ -61,11 +61,11 @@ class StepSearch : public StepPull {
     // Words that are kept: totals of the last round, the next step, and vertices that are
     // reviewed.
     enum Kept { kept_places, kept_settled, kept_begin, kept_end, kept_reviewed };
-    // Vertices are reviewed again if of so many one has come nearer.
+    // Vertices are reviewed again if more than one in this many has come nearer.
     static constexpr u32 few = 64;
 
-    // What comes next, and the lists for it: the list that was filled is read. Lists that
-    // all devices expand are told before.
+    // Decides what comes next, and turns the lists for it: the list that was filled is read. Lists
+    // that all devices expand are told before.
     __device__ Verdict meet(u32 phase) {
         const bool tells = !is_alone() && (phase == collecting || phase == expanding ||
                                            (phase == pulling && !is_last_step()));

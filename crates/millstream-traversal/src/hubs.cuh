@@ -11,7 +11,7 @@ extern "C" __global__ void find_hubs(
     const __grid_constant__ millstream::u32 first) {
     using namespace millstream;
     for (u64 row = thread_in_grid() / 32; row < hubs.len; row += threads_in_grid() / 32) {
-        // Degrees above, so that the largest is the best; of equals the first vertex.
+        // Degrees in the upper half, so that the largest wins; of equal ones, the first vertex.
         u64 best = 0;
         const u64 end = offsets[row + 1];
         for (u64 arc = offsets[row] + lane(); arc < end; arc += 32) {

@@ -1,20 +1,20 @@
-// Row indexes, made of how many arcs rows have, and which rows are long. The twins are in `index_rows.rs`.
+// Computes row indexes from how many arcs rows have, and finds long rows. The twins are in `index_rows.rs`.
 #include "lanes.cuh"
 
 namespace millstream {
 
-// What is said of rows with their index.
+// What is reported about rows along with their index.
 struct RowReport {
     u64 arcs;
     u64 longest;      // Arcs of the longest row,
-    u64 longest_row;  // and the first that has as many.
+    u64 longest_row;  // and the first row of that length.
     u64 long_rows;    // Rows of more arcs than `rows_of_warp`.
 };
 
-// Rows of a tile, a block's: each of its threads has some that follow each other.
+// A block indexes a tile of rows: each of its threads has consecutive ones.
 enum : u32 { threads = 1024, rows_of_thread = 8, rows_of_tile = threads * rows_of_thread };
 
-// A block's: the sum of what the threads before this one have, and of all. `sums` must not be in use.
+// The whole block: sums `own` over the threads before this one, and over all. `sums` must not be in use.
 __device__ __forceinline__ u64 sum_before(u64 own, u64 (&sums)[32], u64& all) {
     const u64 last = prefix_sum(own);
     if (lane() == 31) sums[threadIdx.x / 32] = last;
@@ -25,7 +25,8 @@ __device__ __forceinline__ u64 sum_before(u64 own, u64 (&sums)[32], u64& all) {
     return last - own + __shfl_sync(~0u, up_to_warp - of_warp, threadIdx.x / 32);
 }
 
-// What the threads of a block have found, all but the sum of arcs: begins and ends with a meeting.
+// What the threads of a block have found, except the sum of arcs. `of` is for all of them, and ends with a
+// barrier.
 struct BlockReport {
     u64 longest, longest_row, long_rows;
 
@@ -51,8 +52,8 @@ struct BlockReport {
 
 using namespace millstream;
 
-// The index of each tile by itself: a row has as many arcs as are counted, and those that it has in another
-// index, if there is one.
+// Indexes each tile as if it began at 0: a row has the arcs that are counted, plus those that it has in
+// another index, if there is one.
 extern "C" __global__ void index_tiles(const __grid_constant__ Span<u64> counts,
                                        const __grid_constant__ Span<const u64> others,
                                        const __grid_constant__ Span<u64> offsets,
@@ -88,7 +89,7 @@ extern "C" __global__ void index_tiles(const __grid_constant__ Span<u64> counts,
     }
 }
 
-// One block: where each tile begins, in place of its arcs, and the end of all.
+// One block: replaces each tile's number of arcs by where the tile begins, and stores the end of all.
 extern "C" __global__ void sum_tiles(const __grid_constant__ Span<RowReport> tiles,
                                      const __grid_constant__ Span<u64> offsets,
                                      const __grid_constant__ Span<RowReport> all) {
@@ -117,7 +118,7 @@ extern "C" __global__ void sum_tiles(const __grid_constant__ Span<RowReport> til
     all[0] = report.with(before);
 }
 
-// Adds where its tile begins to each row's place.
+// Adds to each row's offset where the row's tile begins.
 extern "C" __global__ void add_tiles(const __grid_constant__ Span<const RowReport> tiles,
                                      const __grid_constant__ Span<u64> offsets) {
     for (u64 row = thread_in_grid(); row + 1 < offsets.len; row += threads_in_grid())

@@ -25,8 +25,8 @@ class NearFarSearch : public NearFarDevice {
     }
 
    private:
-    // What the devices do until they meet again: take what was told, from the next threshold on or
-    // from the last.
+    // What the devices do until they meet again: take what was told, after moving to the next
+    // threshold, or with the last one.
     enum Phase : u32 { next, absorb, finished };
     // A word of the report: whether there was no room for all that was near.
     static constexpr u32 report_too_wide = own_reports;
@@ -45,7 +45,7 @@ class NearFarSearch : public NearFarDevice {
             block.nearest = unreached;
             block.threshold = settings.first_end;
             block.pile = 0;
-            // Once: a division takes as long as a hop's accesses.
+            // Computed once: a division takes as long as a hop's accesses.
             block.room = u32(lists.far.len / 2 / gridDim.x);
         }
         __syncthreads();
@@ -73,7 +73,7 @@ class NearFarSearch : public NearFarDevice {
             if (all == 0) return true;
             if (left > 0) take_share();
             const u32 average = all / gridDim.x + 1;
-            // What a block has too much of goes to others.
+            // A block with too many items hands the rest on to others.
             const bool hands_on = average <= most_average && listed(0) > 2 * average + 32;
             for (u32 hop = 0; hop < hops && listed(0) > 0; ++hop)
                 visit_list(hands_on ? average : most_kept);
@@ -105,7 +105,7 @@ class NearFarSearch : public NearFarDevice {
         left -= all;
     }
 
-    // The arcs of all vertices of the list. The whole block.
+    // The whole block: visits the arcs of all vertices of the list.
     __device__ void visit_list(u32 most) {
         const u32 here = listed(0);
         if (threadIdx.x == 0) {
@@ -127,7 +127,7 @@ class NearFarSearch : public NearFarDevice {
         ++turn;
     }
 
-    // What a thread visits of a row that is not packed.
+    // Visits a thread's part of a row that is not packed.
     __device__ void visit_long(u32 item, const NearRow& row, u32 arc, u32 most) {
         const u32 begin = row.targets[NearRow::long_begin] - NearRow::special;
         const u32 arcs = row.targets[NearRow::long_arcs] - NearRow::special;
@@ -141,9 +141,9 @@ class NearFarSearch : public NearFarDevice {
     __device__ void visit(u32 item, u32 target, u32 weight, u32 most) {
         const u32 longer =
             NearFarRule::extended(block.keys[turn % 2][item], NearFarRule::weight(weight));
-        // No key is larger: a branch takes longer than accesses that are for nothing.
+        // `unreached` lowers no key: a branch takes longer than accesses that are for nothing.
         const u32 key = longer <= settings.limit ? longer : unreached;
-        // Before it is known whether it is needed: two accesses at once.
+        // Loaded before it is known to be needed: two accesses at once.
         const NearRow row = row_of(target);
         if (!lower(target, key, predecessor_of(item, key))) return;
         if (key < block.threshold) {
@@ -153,14 +153,14 @@ class NearFarSearch : public NearFarDevice {
         }
     }
 
-    // The id of an item's vertex, where that is kept.
+    // The id of an item's vertex, if predecessors are kept.
     __device__ u32 predecessor_of(u32 item, u32 key) const {
         if (sizeof(NearFarValue) == sizeof(u32) || key == unreached) return unreached;
         return id_of(block.vertices[turn % 2][item]);
     }
 
-    // All blocks, with nothing near left: tells others what has become of owned vertices in their
-    // halos that are settled. False if the gang is stopped: what others have lowered may be unseen.
+    // All blocks, with nothing near left: tells other devices the keys of settled owned vertices in
+    // their halos. False if the gang is stopped: what other blocks have lowered may be unseen.
     __device__ bool tell() {
         // Values that other blocks have lowered are seen after this.
         tally.meet(barrier, true, [](Tally::Sums&) {});
@@ -214,7 +214,7 @@ class NearFarSearch : public NearFarDevice {
         return next;
     }
 
-    // All blocks: what owners have told of the halo.
+    // All blocks: takes what owners have told of halo vertices.
     __device__ void take_told() {
         const u32 owned = end - first;
         u32 kept = 0;
@@ -242,14 +242,14 @@ class NearFarSearch : public NearFarDevice {
         __syncthreads();
     }
 
-    // All blocks: a threshold beyond the nearest vertex. What is near now leaves the piles.
+    // All blocks: sets a threshold beyond the nearest vertex. Items that are near now leave the piles.
     __device__ void begin_after(u32 nearest) {
         const u32 all = block.far;
         const u64* const before = pile_of(block.pile);
         __syncthreads();
         if (threadIdx.x == 0) {
             const u32 after = NearFarRule::extended(nearest, NearFarRule::weight(settings.delta));
-            // Where rounding leaves nothing of delta there is no order any more.
+            // If rounding leaves nothing of delta, thresholds give no order any more: all is near.
             block.threshold = after > nearest ? after : unreached;
             block.far = 0;
             block.nearest = unreached;
@@ -259,7 +259,7 @@ class NearFarSearch : public NearFarDevice {
         for (u32 at = threadIdx.x; at < all; at += threads) {
             const u32 vertex = u32(before[at] >> 32);
             const u32 key = u32(before[at]);
-            // Else it became nearer since: another item has that.
+            // If the key differs, it became smaller since: another item has the smaller key.
             if (key_of(load_relaxed_gpu(&lists.values[vertex])) != key) continue;
             if (key < block.threshold) {
                 list(0, vertex, key, row_of(vertex), most_kept);

@@ -1,9 +1,9 @@
 // A search by near and far piles: a device, and what its blocks keep to themselves; see
 // NEAR_FAR.md.
 //
-// `NearFarRule` is how keys grow along arcs, and `near_far_grows` whether along each of them;
+// `NearFarRule` says how keys grow along arcs, `near_far_grows` whether every arc makes them larger;
 // `NearFarValue` is what a vertex holds: 32 bits, or 64 with its predecessor. `near_far_threads`
-// visit an item: `NearRow::most`, or more where most rows are longer.
+// threads visit an item: `NearRow::most`, or more if most rows are longer.
 
 #include "block_tally.cuh"
 #include "gang_device.cuh"
@@ -12,7 +12,7 @@
 
 namespace millstream {
 
-// Of owned vertices and of the halo.
+// Rows of owned vertices and of the halo.
 struct NearGraph {
     Span<const u32> rows;  // `NearRow`s.
     Span<const u32> long_targets;
@@ -22,16 +22,16 @@ struct NearGraph {
 
 struct NearFarLists {
     Span<NearFarValue> values;  // Of owned vertices and of the halo.
-    Span<const u32> sources;    // Places of those among these.
+    Span<const u32> sources;    // Places of the sources among these vertices.
     Span<u64> far;              // Items: two piles of each block.
-    Span<u64> log;              // Items that blocks cannot keep, a ring.
+    Span<u64> log;              // A ring of items that blocks cannot keep.
 };
 
 struct NearFarExchange {
     Span<const u32> exports;  // Owned vertices in the halos of others, a device after the other,
                               // padded with `NearRow::none` to whole warps;
     Span<u32> told;           // the key that was told last, of each.
-    SpanSet<u64> inboxes;     // Of each device twice the items that it may be told at a time.
+    SpanSet<u64> inboxes;     // On each device, room for twice what it may be told at a time.
 };
 
 struct HaloShape {
@@ -45,8 +45,8 @@ struct HaloShape {
 struct NearFarSettings {
     GangPlace place;
     u32 limit;      // Larger keys are left out.
-    u32 delta;      // What the threshold is beyond the nearest vertex, a weight.
-    u32 first_end;  // The first threshold; `unreached` if there is but one.
+    u32 delta;      // How far the threshold is beyond the nearest vertex, a weight.
+    u32 first_end;  // The first threshold; `unreached` if it is the only one.
     u32 padding;
     HaloShape shape;
 };
@@ -56,29 +56,29 @@ class NearFarDevice : public GangDevice<const u32&> {
     static constexpr u32 threads = 1024;
     using Tally = BlockTally<threads>;
 
-    // Items of a block's list: after arcs were visited, and with its share of what others could
-    // not keep.
+    // Items of a block's list, at most: after arcs were visited, and with its share of what others
+    // could not keep.
     static constexpr u32 most_kept = 384;
     static constexpr u32 most_listed = 512;
-    // On average, at most.
+    // The largest average of all blocks with which a block hands items on.
     static constexpr u32 most_average = most_listed - most_kept - 1;
 
     // What a block shares. An item is a vertex and the key that it had when it was listed.
     struct Block {
-        NearRow rows[2][most_listed];  // Of the list that is read and that is filled, in turns.
+        NearRow rows[2][most_listed];  // Of the list that is read and of the one that is filled, in turn.
         u32 vertices[2][most_listed];
         u32 keys[2][most_listed];
-        u32 listed[3];  // Of the list that is read, that is filled, and 0, in turns.
+        u32 listed[3];  // Items of the list that is read, of the one that is filled, and 0, in turn.
         u32 surplus;    // Items for the log since the blocks last met,
-        u32 mark;       // where those begin that blocks have not taken,
-        u32 read;       // and those that another block may still be reading.
+        u32 mark;       // where the log's items begin that blocks have not taken,
+        u32 read;       // and where those begin that another block may still be reading.
         u32 threshold;  // Keys below are near.
         u32 pile;       // Which is filled:
         u32 room;       // how many items it has room for,
         u32 far;        // its items,
         u32 nearest;    // and the smallest of their keys.
-        u32 sent;       // Items since the devices last met.
-        u32 visited;    // Likewise.
+        u32 sent;       // Items sent since the devices last met.
+        u32 visited;    // Items visited since then.
         u32 gives_up;   // Whether there was no room for an item.
         u32 seen[SpanSet<u64>::most];  // Items taken from others.
         Tally::Shared tally;
@@ -125,12 +125,12 @@ class NearFarDevice : public GangDevice<const u32&> {
         return vertex < owned ? first + vertex : graph.halo[vertex - owned];
     }
 
-    // Puts a key in place of a larger one. True if it was.
+    // Replaces a larger key. True if the key before was larger.
     __device__ bool lower(u32 vertex, u32 key, u32 predecessor) const {
         NearFarValue value;
         make_value(key, predecessor, &value);
         NearFarValue* const place = &lists.values[vertex];
-        // With the same key a smaller predecessor is as good, if it has a smaller key.
+        // A smaller predecessor may replace one with the same key, if each arc makes keys larger.
         if (near_far_grows) return key < key_of(fetch_min_relaxed_gpu(place, value));
         return key < key_of(lower_value_at_once(place, value));
     }
@@ -141,8 +141,8 @@ class NearFarDevice : public GangDevice<const u32&> {
         return lists.far.items + u64(blockIdx.x * 2 + which) * block.room;
     }
 
-    // There are too many vertices for lists like these: the host goes on in another way. The
-    // block leaves when its threads meet, before it reads a list of which an item is missing.
+    // There are too many vertices for these lists: the host searches in another way. The block
+    // leaves when its threads meet, before it reads a list in which an item is missing.
     __device__ void give_up() const {
         block.gives_up = 1;
         store_relaxed_gpu(&word(is_too_wide), u64(1));
@@ -151,7 +151,7 @@ class NearFarDevice : public GangDevice<const u32&> {
         barrier.stop_all();
     }
 
-    // What a visit of a row reads first: it comes while others are visited.
+    // Prefetches what a visit of a row reads first, while other rows are visited.
     __device__ void prefetch_beyond(const NearRow& row) const {
         if (near_far_threads > NearRow::most && row.targets[0] == NearRow::is_long) {
             const u32 begin = row.targets[NearRow::long_begin] - NearRow::special;
@@ -166,8 +166,8 @@ class NearFarDevice : public GangDevice<const u32&> {
         }
     }
 
-    // A vertex whose key became smaller, `later` lists from the one that is read now: here, if
-    // fewer than `most` are, else in the log.
+    // Puts a vertex whose key became smaller into the list that is `later` lists after the one read
+    // now, if that has fewer than `most`; else into the log.
     __device__ void list(u32 later, u32 vertex, u32 key, const NearRow& row, u32 most) {
         prefetch_beyond(row);
         u32& its = listed(later);
@@ -183,11 +183,11 @@ class NearFarDevice : public GangDevice<const u32&> {
         atomicAdd(&block.surplus, 1);
         const u32 at = u32(fetch_add_relaxed_gpu(&word(taken), u64(1)));
         if (at - block.read >= lists.log.len) return give_up();
-        // Relaxed, as the load: the tally publishes it, but places of the ring come again.
+        // The tally publishes it. Relaxed, as the load, not plain: places of the ring are used again.
         store_relaxed_gpu(&lists.log[at % lists.log.len], item_of(vertex, key));
     }
 
-    // A vertex whose key became smaller, but not near.
+    // Puts a vertex whose key became smaller, but is not near, into the far pile.
     __device__ void defer(u32 vertex, u32 key) {
         const u32 place = atomicAdd(&block.far, 1);
         if (place >= block.room) return give_up();

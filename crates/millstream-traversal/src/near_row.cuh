@@ -13,7 +13,7 @@ struct alignas(16) NearRow {
     static constexpr u32 most = 4;
     static constexpr u32 special = 1u << 31;  // Targets are smaller.
     static constexpr u32 none = ~0u;          // In the place of a target.
-    // In the first place and the last, if there are more than `most`; between them
+    // In the first place and the last, if there are more arcs than `most`; between them
     static constexpr u32 is_long = ~0u - 1;
     static constexpr u32 long_begin = 1;  // where they are among all long rows' arcs,
     static constexpr u32 long_arcs = 2;   // and how many, both marked as special.

@@ -8,7 +8,7 @@ struct PackedArcs {
     Span<u32> rows;          // `NearRow`s.
     Span<u32> long_targets;
     Span<u32> long_weights;
-    Span<u32> long_arcs;     // One word: how many of them are taken.
+    Span<u32> long_arcs;     // One word: how many places of long rows' arcs are taken.
 };
 
 struct PackSettings {

@@ -1,30 +1,30 @@
-// Arcs the other way round: from rows of the vertices that they leave into rows of those that they lead
+// The transpose: moves arcs from rows of the vertices that they leave into rows of those that they lead
 // to. The twins are in `reversed_rows.rs`.
 #include "row_index.cuh"
 
 namespace millstream {
 
-// Rows of the vertices from some on.
+// Rows of the vertices from `first_vertex` on.
 struct RowsToReverse {
     Span<const u64> offsets;
     Span<const u32> targets;
-    Span<const u32> weights;  // None, or as many.
+    Span<const u32> weights;  // Empty, or as many as targets.
     u32 first_vertex;
     u32 unused;
 };
 
-// Rows of the vertices from some on, and how many arcs each of these has that are not in their place.
+// Rows of the vertices from `first_vertex` on, and how many arcs of each row are not yet in place.
 struct ReversedRows {
     Span<u64> counts;
     Span<const u64> offsets;
-    Span<const u32> new_ids;  // Of all vertices, or none.
+    Span<const u32> new_ids;  // Of all vertices, or empty.
     Span<u32> targets;
     Span<u32> weights;
     u32 first_vertex;
     u32 unused;
 };
 
-// The row of a vertex, the first being that of a vertex `first` by its new id. Those before it are beyond all rows.
+// The row of a vertex; row 0 is that of new id `first`. Vertices before it wrap around, beyond all rows.
 __device__ __forceinline__ u64 row_of_vertex(u32 vertex, const Span<const u32>& new_ids, u32 first) {
     return u64(new_ids.len > 0 ? new_ids[vertex] : vertex) - first;
 }
@@ -33,7 +33,7 @@ __device__ __forceinline__ u64 row_of_vertex(u32 vertex, const Span<const u32>& 
 
 using namespace millstream;
 
-// Adds how many arcs lead to each of the vertices from some on that there are counts for.
+// Adds how many arcs lead to each vertex that has a count: those from `first_vertex` on.
 extern "C" __global__ void count_reversed(const __grid_constant__ Span<const u32> targets,
                                           const __grid_constant__ Span<const u32> new_ids,
                                           const __grid_constant__ u32 first_vertex,
@@ -44,7 +44,7 @@ extern "C" __global__ void count_reversed(const __grid_constant__ Span<const u32
     }
 }
 
-// Puts arcs into the rows of their targets, where these have rows, the last place first.
+// Puts arcs into the rows of their targets, if the targets have rows here, from each row's last place on.
 extern "C" __global__ void reverse_rows(const __grid_constant__ RowsToReverse from,
                                         const __grid_constant__ ReversedRows to) {
     for_each_arc(from.offsets, from.targets.len, [&](u64 arc, u64 its_row) {
@@ -56,7 +56,7 @@ extern "C" __global__ void reverse_rows(const __grid_constant__ RowsToReverse fr
     });
 }
 
-// Puts the arcs of rows into the last places of rows that have more.
+// Copies the arcs of each row into the last places of the same row of an index with more arcs.
 extern "C" __global__ void keep_rows(const __grid_constant__ Span<const u64> offsets,
                                      const __grid_constant__ Span<const u32> targets,
                                      const __grid_constant__ Span<const u64> their_offsets,

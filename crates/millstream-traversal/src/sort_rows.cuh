@@ -1,5 +1,5 @@
-// Rows whose ids become others, and which are sorted then, where they lie. Rows up to `rows_of_thread` arcs are
-// sorted by a thread each, up to `rows_of_warp` by a warp, longer ones by a block each: in its own memory, or,
+// Gives the targets in rows new ids, then sorts the rows in place. Rows of up to `rows_of_thread` arcs are
+// sorted by a thread each, up to `rows_of_warp` by a warp, longer ones by a block each: in shared memory, or,
 // beyond `rows_of_block` arcs, in scratch memory. The twins are in `sort_rows.rs`.
 #include "lanes.cuh"
 
@@ -8,15 +8,15 @@ namespace millstream {
 enum : u32 { rows_of_thread = 4, rows_of_block = 2048 };
 
 struct RowOrder {
-    u32 by_weight;  // Then by target; else by target, then by weight.
+    u32 by_weight;  // Not 0: by weight, then by target; else by target, then by weight.
     u32 is_real;    // Weights are bits of reals.
 };
 
-// What there is of arcs, as keys whose order is that of the row.
+// Arcs, as keys whose order is that of the sorted row.
 struct RowArcs {
-    const Span<const u32>& new_ids;  // Of all vertices by the ids that the arcs have; none if these stay.
+    const Span<const u32>& new_ids;  // Of all vertices, by the ids that the arcs have; empty if these stay.
     const Span<u32>& targets;
-    const Span<u32>& weights;  // None, or as many.
+    const Span<u32>& weights;  // Empty, or as many as targets.
     const RowOrder& order;
 
     template <class Key>
@@ -45,11 +45,11 @@ struct RowArcs {
     }
 
    private:
-    // The bits of a real that make its order that of integers: all of a negative one.
+    // The bits of a real to flip so that reals are ordered as integers: all of a negative one, else its sign.
     __device__ static u32 flipped(u32 is_negative) { return is_negative ? ~0u : 1u << 31; }
 };
 
-// Sorts up to 32 keys, one for each lane; lanes without have the largest.
+// Sorts up to 32 keys, one for each lane; lanes without a key have the largest value.
 template <class Key>
 __device__ Key sorted_in_warp(Key key) {
     for (u32 size = 2; size <= 32; size *= 2) {
@@ -62,8 +62,8 @@ __device__ Key sorted_in_warp(Key key) {
     return key;
 }
 
-// Sorts keys by digits of eight bits, the last first: by all `warps` of a block, or, if that is 1, by one
-// alone. Each warp has a share of the keys, one after the other, and keys with one digit stay in order.
+// Sorts keys by digits of eight bits, the lowest first: all `warps` of a block together, or, if that is 1,
+// a warp alone. Each warp has a contiguous share of the keys, and keys with the same digit stay in order.
 template <class Key, u32 warps>
 class DigitSort {
    public:
@@ -79,7 +79,7 @@ class DigitSort {
           begin(min(warp * share(len), len)),
           end(min(begin + share(len), len)) {}
 
-    // The keys of a row, through memory for twice as many.
+    // Sorts the keys of a row, in memory with room for twice as many.
     __device__ void sort(const RowArcs& arcs, u64 first, Key* keys, u32 len) const {
         const Key one = arcs.key<Key>(first);
         Key differing = 0;
@@ -118,7 +118,7 @@ class DigitSort {
         }
     }
 
-    // Bits that anyone has.
+    // The bits that any lane of any warp has set.
     __device__ Key any(Key bits) const {
         for (u32 step = 16; step > 0; step /= 2) bits |= __shfl_xor_sync(~0u, bits, step);
         if (lane() == 0) shared.differing[warp] = bits;
@@ -127,8 +127,8 @@ class DigitSort {
         return bits;
     }
 
-    // Calls `see` for each of the warp's keys with its digit, the lanes with the same one, and
-    // whether this is the first of them: all lanes together.
+    // Calls `see(is_key, key, digit, same)` for each of the warp's keys, where `same` are the lanes
+    // with the same digit: all lanes together.
     template <class See>
     __device__ void for_each(const Key* keys, u32 shift, const See& see) const {
         for (u32 first = begin; first < end; first += 32) {
@@ -142,7 +142,7 @@ class DigitSort {
         }
     }
 
-    // How many keys of each warp have each digit.
+    // Counts each warp's keys with each digit.
     __device__ void count(const Key* keys, u32 shift) const {
         u32* const counts = shared.places[warp];
         for (u32 digit = lane(); digit < 256; digit += 32) counts[digit] = 0;
@@ -153,7 +153,7 @@ class DigitSort {
         meet();
     }
 
-    // Where the first key of each warp with each digit belongs.
+    // Finds where each warp's first key with each digit belongs.
     __device__ void find_places() const {
         constexpr u32 threads = 32 * warps;
         constexpr u32 digits = threads < 256 ? 256 / threads : 1;
@@ -214,7 +214,7 @@ __device__ void sort_few(const RowArcs& arcs, u64 first, u32 len) {
         if (at < len) arcs.store(first + at, keys[at]);
 }
 
-// Rows that threads and warps sort: each warp has 32, a lane each of the shortest.
+// Sorts rows that a thread or a warp can sort: each warp takes 32 rows, each lane sorts its own if short.
 template <class Key>
 __device__ void sort_short_rows(const Span<const u64>& offsets, const RowArcs& arcs) {
     constexpr u32 warps = 8;
@@ -243,12 +243,12 @@ __device__ void sort_short_rows(const Span<const u64>& offsets, const RowArcs& a
     }
 }
 
-// Rows that blocks of so many warps sort.
+// Sorts rows that need a block of `warps` warps each.
 template <class Key, u32 warps>
 __device__ void sort_long_rows(const Span<const LongRow>& rows, u64* scratch, const RowArcs& arcs) {
     using Sort = DigitSort<Key, warps>;
     __shared__ typename Sort::Shared shared;
-    // Smaller blocks have short enough rows for memory of their own.
+    // Smaller blocks have rows that are short enough for shared memory.
     constexpr bool is_own = warps < 32;
     __shared__ Key own[is_own ? 2 * rows_of_block : 1];
     for (u64 at = blockIdx.x; at < rows.len; at += gridDim.x) {

@@ -4,7 +4,7 @@
 
 namespace millstream {
 
-// A word that is the same for equal ones, and hardly ever for others: a step of SplitMix64.
+// Equal words have the same fingerprint, different ones hardly ever: a step of SplitMix64.
 __device__ u64 fingerprint(u64 word) {
     word += 0x9E3779B97F4A7C15;
     word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9;

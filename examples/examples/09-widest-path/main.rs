@@ -1,5 +1,5 @@
-//! A program of one's own on the distributed worklist: the widest path from vertex 0
-//! to every other, as wide as its narrowest arc. `widest_path.rs` has it all;
+//! A program of one's own on the distributed worklist: the widest path from vertex 0 to every other
+//! vertex, where a path is as wide as its narrowest arc. `widest_path.rs` has all of it;
 //! `docs/worklist.md` walks through it.
 //! `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
 
@@ -14,7 +14,7 @@ use millstream::traversal::Error::Worklist;
 use millstream::worklist::Error::NotFused;
 use widest_path::widest_paths;
 
-/// The same widths, one vertex after the other: Dijkstra's algorithm.
+/// The same widths, computed sequentially by Dijkstra's algorithm.
 fn expected(graph: &CsrGraph) -> Vec<u32> {
     let capacities = graph.weights().and_then(Weights::as_integers).unwrap_or_default();
     let mut widths = vec![0; graph.vertices() as usize];

@@ -35,7 +35,7 @@ struct WidestPath : VertexProgram<WidestPath, u32> {
         u32 capacity;
     };
 
-    // `process` in three: what goes along all arcs, an arc, and what is done for it.
+    // `process` in three parts: what goes along all arcs, an arc, and what is done for it.
     __device__ static u32 along(const Problem& problem, u32 vertex) {
         return value(problem, vertex);
     }

@@ -1,4 +1,4 @@
-//! The widest path from vertex 0 to every other, on the distributed worklist.
+//! The widest path from vertex 0 to every other vertex, on the distributed worklist.
 //! `docs/worklist.md` walks through it.
 
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl VertexProgram for WidestPath {
 
     fn cuda() -> Option<Trusted<CudaProgram>> {
         let (file, text) = ("09-widest-path/widest_path.cuh", include_str!("widest_path.cuh"));
-        // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
+        // SAFETY: like the twins, the callbacks touch only the program's own memory.
         Some(unsafe { Trusted::new(CudaProgram { file, text, class: "WidestPath", structs: &[] }) })
     }
 }

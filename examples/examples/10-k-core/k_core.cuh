@@ -15,7 +15,7 @@ struct KCore : VertexProgram<KCore, u32> {
         u32 k;
     };
 
-    // Takes neighbours from an owned vertex; whether this makes them too few.
+    // Takes neighbours from an owned vertex. True if this makes them too few.
     __device__ static bool take(const Problem& problem, u32 vertex, u32 count) {
         const u32 before = fetch_add_relaxed_gpu(&problem.left[vertex], 0 - count);
         return before >= problem.k && before - count < problem.k;
@@ -35,13 +35,13 @@ struct KCore : VertexProgram<KCore, u32> {
         u32 target;
     };
 
-    // `process` in two: an arc, and what is done for it. Nothing goes along all arcs.
+    // `process` in two parts: an arc, and what is done for it. Nothing goes along all arcs.
     __device__ static Arc arc(const Problem& problem, u64 at) { return {problem.targets[at]}; }
 
     __device__ static bool visit(const Problem& problem, const Here& here, u32,
                                  const Arc& arc, u32*, u32*) {
         if (problem.owners.owns(here, arc.target)) return take(problem, arc.target, 1);
-        // What is not sent yet takes this one along.
+        // A count that is not sent yet takes this one along.
         return fetch_add_relaxed_gpu(&problem.gone[arc.target], 1u) == 0;
     }
 };

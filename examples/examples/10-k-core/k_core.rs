@@ -1,5 +1,6 @@
-//! The k-core of a graph on the distributed worklist, by packets that count: what is left when
-//! vertices with fewer than k neighbours go, until none has fewer. An item is one that has gone.
+//! The k-core of a graph on the distributed worklist, by packets that carry counts. The k-core is
+//! what remains after vertices with fewer than k neighbours have been removed repeatedly, until
+//! there are none. A work item is a removed vertex.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,7 +26,7 @@ problem! {
 pub struct KCore;
 
 impl Neighbours<'_> {
-    /// Takes neighbours from an owned vertex; whether this makes them too few.
+    /// Subtracts removed neighbours from an owned vertex. Returns whether this leaves it with too few.
     fn take(&self, vertex: u32, count: u32) -> bool {
         let before = self.left[vertex as usize].fetch_sub(count, Relaxed);
         before >= self.k && before - count < self.k
@@ -33,11 +34,11 @@ impl Neighbours<'_> {
 }
 
 impl VertexProgram for KCore {
-    /// How many of a vertex's neighbours have gone.
+    /// How many of a vertex's neighbours have been removed.
     type Value = u32;
     type Problem = Problem;
 
-    /// Takes the count: it is sent once, and what is added later goes later.
+    /// Takes the count out: it is sent only once, and what is added later is sent later.
     fn value(&self, view: &VertexView<'_, Self>, vertex: u32) -> u32 {
         view.gone[vertex as usize].swap(0, Relaxed)
     }
@@ -61,7 +62,7 @@ impl VertexProgram for KCore {
             let target = view.targets[arc];
             let emits = match place.owns(target) {
                 true => view.take(target, 1),
-                // What is not sent yet takes this one along.
+                // If a count for the target has yet to be sent, this one goes along with it.
                 false => view.gone[target as usize].fetch_add(1, Relaxed) == 0,
             };
             if emits {
@@ -72,7 +73,7 @@ impl VertexProgram for KCore {
 
     fn cuda() -> Option<Trusted<CudaProgram>> {
         let (file, text) = ("10-k-core/k_core.cuh", include_str!("k_core.cuh"));
-        // SAFETY: its callbacks touch the program's memory, as the twins do, and nothing else.
+        // SAFETY: like the twins, the callbacks touch only the program's own memory.
         Some(unsafe { Trusted::new(CudaProgram { file, text, class: "KCore", structs: &[] }) })
     }
 }

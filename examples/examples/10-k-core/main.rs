@@ -1,5 +1,5 @@
 //! The k-core of a graph, by a program of one's own on the distributed worklist: `k_core.rs` has
-//! it all. `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
+//! all of it. `MILLSTREAM_DEVICES` names the devices, such as `cuda:0-3` or `host:4`.
 
 mod k_core;
 
@@ -12,7 +12,7 @@ use millstream::worklist::Error::NotFused;
 
 const K: u32 = 10;
 
-/// The same core, one vertex after the other.
+/// The same core, computed sequentially.
 fn expected(graph: &CsrGraph, mut left: Vec<u32>) -> Vec<bool> {
     let mut few: Vec<_> = (0..graph.vertices()).filter(|&v| left[v as usize] < K).collect();
     while let Some(vertex) = few.pop() {

@@ -1,8 +1,8 @@
-//! What to do about answers of the driver whose names do not say it.
+//! Advice on the driver's answers whose names do not say what to do.
 
 use cudarc::driver::sys::CUresult;
 
-/// What to do, if there is more to say than the answer's name does.
+/// What to do about an answer, if there is more to say than its name does.
 pub(super) fn advice(answer: CUresult) -> Option<&'static str> {
     Some(match answer {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
@@ -72,7 +72,7 @@ mod tests {
     use super::super::context::is_fault_of_work;
     use super::*;
 
-    /// Whoever asks next hears of these: the call's name does not help.
+    /// Such a fault is reported to whoever makes the next call, so the call's name does not help.
     #[test]
     fn faults_of_kernels_come_with_advice() {
         let answers = [

@@ -1,9 +1,9 @@
 //! CUDA C++ to a GPU's code: NVRTC, and a cache on disk.
 //!
-//! A cached file holds the compiler's version, the whole key (source, headers, options), and the
-//! code's length and checksum before the code. It is used only if the code is whole, because the
-//! driver reads as far as the code says itself, and the key is equal, and the version; or, if there
-//! is no compiler, if the driver loads what one of that version makes.
+//! A cached file holds the compiler's version, the whole key (source, headers, options), the code's
+//! length and checksum, and the code. It is used only if the key is equal and the code is whole
+//! (the driver reads as far as the code itself says). The version must also be equal; or, if there
+//! is no compiler, the driver must load what a compiler of that version makes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use super::nvrtc::Nvrtc;
 use crate::cuda_source::CudaSource;
 use crate::{Error, Result, cache};
 
-/// Of the files that hold code.
+/// The extension of files that hold code.
 const EXTENSION: &str = "cubin";
 
-/// Bytes of code on disk: some thousands of kernels.
+/// The most bytes of code on disk: some thousands of kernels.
 const MOST_CACHED: u64 = 1 << 30;
 
-/// A compiler's, major and minor.
+/// A compiler's version, major and minor.
 type Version = (i32, i32);
 
 /// The code of `source` for an architecture such as 90, compiled or cached.
@@ -50,7 +50,7 @@ pub(super) fn compile(source: &CudaSource, architecture: u32) -> Result<Vec<u8>>
     Ok(code)
 }
 
-/// Why a driver, for so many thousands of CUDA's version, does not load a compiler's code.
+/// Why a driver for this version of CUDA (major in thousands) does not load a compiler's code, if so.
 fn mismatch((major, minor): Version, driver: i32) -> Option<String> {
     let (its_major, its_minor) = (driver / 1000, driver % 1000 / 10);
     (major > its_major).then(|| {
@@ -65,7 +65,7 @@ fn unavailable(reason: String) -> Error {
     Error::DriverUnavailable { device: "a kernel".to_string(), driver: "NVRTC", reason }
 }
 
-/// The code of `source`, which is cached, and what the compiler says of its registers.
+/// The code of `source`, which is put into the cache, and the compiler's report on registers.
 ///
 /// # Errors
 /// As [`compile`].
@@ -75,11 +75,11 @@ pub(crate) fn compile_with_log(
 ) -> Result<(Vec<u8>, String)> {
     let (compiler, options) = (compiler()?, options(architecture));
     let report = ["--ptxas-options=-v", "--ptxas-options=--warn-on-spills"].map(String::from);
-    // The compiler has a cache of its own, which has no reports.
+    // Without this, the compiler's own cache may answer, which has no reports.
     let anew = (compiler.version >= (12, 9)).then(|| "--no-cache".to_string());
     let all = [&options[..], &report, anew.as_slice()].concat();
     let compiled = run_compiler(compiler, source, architecture, &all)?;
-    // Reports do not change the code.
+    // Asking for reports does not change the code.
     keep(compiler, &key(source, &options), &compiled.0);
     Ok(compiled)
 }
@@ -126,7 +126,7 @@ fn cache_file(key: &str) -> Option<PathBuf> {
     Some(cache::folder()?.join(format!("{:016x}.{EXTENSION}", hasher.finish())))
 }
 
-/// Whether [`cache_file`] may have named a file: the folder may hold others.
+/// Whether this file has a name of [`cache_file`]'s form: the folder may hold other files.
 fn is_cached(file: &Path) -> bool {
     let digits = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     file.extension().is_some_and(|its| its == EXTENSION)
@@ -138,12 +138,12 @@ fn is_cached(file: &Path) -> bool {
 fn keep(compiler: &Nvrtc, key: &str, code: &[u8]) {
     let Some(file) = cache_file(key) else { return };
     let shrink = |folder| cache::shrink(folder, is_cached, MOST_CACHED);
-    // A cache that cannot be written costs time only.
+    // A cache that cannot be written costs only time.
     let _ = write_cached(&file, compiler.version, key, code)
         .and_then(|()| file.parent().map_or(Ok(()), shrink));
 }
 
-/// What a version of the compiler that is usable made of a source.
+/// The cached code of a source, if the compiler's version is usable.
 fn read_cached(file: &Path, is_usable: impl FnOnce(Version) -> bool, key: &str) -> Option<Vec<u8>> {
     let mut bytes = std::fs::read(file).ok()?;
     let (minor, rest) = bytes.split_first_chunk()?;

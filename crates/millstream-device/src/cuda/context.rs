@@ -1,4 +1,4 @@
-//! One GPU's context: what every call on it needs.
+//! The context of one GPU: what every call on the GPU needs.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::{Error, Result};
 
 /// The primary context of a GPU.
 pub(crate) struct GpuContext {
-    /// Unlike those of all other contexts of the process, earlier ones included.
+    /// Differs from those of all other contexts of the process, even earlier ones.
     id: u64,
     pub(super) ordinal: usize,
     pub(super) name: String,
@@ -31,20 +31,20 @@ pub(crate) struct GpuContext {
     /// Such as 90 for `sm_90`.
     pub(super) architecture: u32,
     pub(super) multiprocessors: u32,
-    /// Bytes of its own memory that a block may have.
+    /// The most bytes of shared memory that a block may have.
     pub(super) block_memory: u32,
     pub(super) poison: Poison,
-    /// Events that nobody uses.
+    /// Events that are free for use.
     events: Mutex<Vec<NativeHandle>>,
     pub(super) modules: Modules,
-    /// Where host devices copy; created by the first who does.
+    /// The stream on which host devices copy; created by the first that does.
     copies: Mutex<Option<CopyStream>>,
     pub(super) large_copies: LargeCopies,
-    /// If it is traced.
+    /// Set if the GPU is traced.
     clock: OnceLock<GpuClock>,
 }
 
-/// A driver's stream for copies that a thread waits for.
+/// A stream of the driver for copies that a thread waits for.
 #[derive(Clone, Copy)]
 struct CopyStream(sys::CUstream);
 
@@ -54,11 +54,11 @@ pub(super) struct NativeHandle(CUevent);
 
 // SAFETY: driver handles may be used from any thread.
 unsafe impl Send for NativeHandle {}
-// SAFETY: as above, by several at once.
+// SAFETY: as above, also by several threads at once.
 unsafe impl Sync for NativeHandle {}
 
 impl NativeHandle {
-    /// An event of the context, which is current; destroyed with it.
+    /// A new event of the context, which must be current; destroyed with the context.
     pub(super) fn new(context: &GpuContext, flags: sys::CUevent_flags) -> Result<NativeHandle> {
         let mut event = std::ptr::null_mut();
         // SAFETY: the context is current.
@@ -66,7 +66,7 @@ impl NativeHandle {
         context.check(answer, "cuEventCreate").map(|()| NativeHandle(event))
     }
 
-    /// Records it; its context is current.
+    /// Records the event; its context must be current.
     ///
     /// # Safety
     /// `stream` is a live stream of `context`, whose event this is.
@@ -75,21 +75,21 @@ impl NativeHandle {
         context.check(unsafe { sys::cuEventRecord(self.0, stream) }, "cuEventRecord")
     }
 
-    /// Whether the stream has come to where it was recorded. A fault is remembered.
+    /// Whether the stream has come to where the event was recorded. A fault is remembered.
     pub(super) fn is_over(self, context: &GpuContext) -> Result<bool> {
-        // SAFETY: an event of the context, whose thread need not be current.
+        // SAFETY: an event of the context, which need not be current on this thread.
         context.is_over(unsafe { sys::cuEventQuery(self.0) }, WORK)
     }
 
-    /// Until another event, if both are over and know when.
+    /// The time until another event, if both are over and record times.
     pub(super) fn milliseconds_until(self, other: NativeHandle) -> Option<f32> {
         let mut milliseconds = 0.0;
-        // SAFETY: events that are not destroyed; the driver stores a number.
+        // SAFETY: neither event is destroyed; the driver stores a number.
         let answer = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, self.0, other.0) };
         (answer == CUresult::CUDA_SUCCESS).then_some(milliseconds)
     }
 }
-// SAFETY: driver handles may be used from any thread; a context's are.
+// SAFETY: driver handles, contexts included, may be used from any thread.
 unsafe impl Send for GpuContext {}
 // SAFETY: as above; what changes is behind locks.
 unsafe impl Sync for GpuContext {}
@@ -100,7 +100,7 @@ impl std::fmt::Debug for GpuContext {
     }
 }
 
-/// Kernels combine the numbers of a warp in one instruction, which older GPUs do not have.
+/// Kernels combine the numbers of a warp in one instruction, which GPUs older than this do not have.
 const OLDEST_ARCHITECTURE: u32 = 80;
 
 fn check_architecture(architecture: u32, device: &str) -> Result<()> {
@@ -111,7 +111,7 @@ fn check_architecture(architecture: u32, device: &str) -> Result<()> {
 }
 
 impl GpuContext {
-    /// `is_alone`: no other GPU is opened with it.
+    /// `is_alone`: no other GPU is opened together with it.
     pub(super) fn new(ordinal: usize, is_alone: bool, poison: &Poison) -> Result<Arc<GpuContext>> {
         let name = format!("cuda:{ordinal}");
         let (mut device, mut context) = (0, std::ptr::null_mut());
@@ -145,7 +145,7 @@ impl GpuContext {
         check(answer, "cuDevicePrimaryCtxRetain", &name)?;
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Ok(Arc::new(GpuContext {
-            // Relaxed: only a number is needed.
+            // Relaxed: the numbers need only differ.
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             ordinal,
             name,
@@ -164,7 +164,7 @@ impl GpuContext {
         }))
     }
 
-    /// From now on operations are timed, for this trace.
+    /// From now on, operations are timed for this trace.
     pub(super) fn trace(&self, trace: &Trace) -> Result<()> {
         check_traces(&self.name)?;
         self.bind()?;
@@ -176,8 +176,8 @@ impl GpuContext {
         self.clock.get()
     }
 
-    /// Copies, and waits for that without holding the driver's locks: its own waiting
-    /// copy would hold up whoever submits.
+    /// Copies, and waits for the copy without holding the driver's locks: the driver's own blocking
+    /// copy would hold up those who submit.
     ///
     /// # Safety
     /// Both places are this long, and nothing conflicts with the copy.
@@ -216,13 +216,13 @@ impl GpuContext {
         // SAFETY: retained until this is dropped.
         match unsafe { sys::cuCtxSetCurrent(self.context) } {
             CUresult::CUDA_SUCCESS => Ok(()),
-            // What is retained and cannot be used is lost.
+            // A retained context that cannot be made current is lost.
             answer => Err(self.fault(answer, "cuCtxSetCurrent")),
         }
     }
 
-    /// Turns an answer of the driver into an error. A device's fault is
-    /// remembered: whoever meets one later gets the first.
+    /// Turns an answer of the driver into an error. A device's fault is remembered: whoever meets a
+    /// later one gets the first.
     pub(super) fn check(&self, answer: CUresult, call: &'static str) -> Result<()> {
         match is_fault(answer) {
             true => Err(self.fault(answer, call)),
@@ -230,8 +230,9 @@ impl GpuContext {
         }
     }
 
-    /// What the driver says of a stream or an event: whether it is over. Any other answer is a
-    /// fault, also one that [`is_fault`] does not know: who waits would hear it for ever.
+    /// What the driver's answer about a stream or an event says: whether it is over. Any other
+    /// answer is a fault, even one that [`is_fault`] does not know, since whoever waits would get
+    /// it for ever.
     pub(super) fn is_over(&self, answer: CUresult, call: &'static str) -> Result<bool> {
         match answer {
             CUresult::CUDA_SUCCESS => Ok(true),
@@ -240,11 +241,11 @@ impl GpuContext {
         }
     }
 
-    /// The first fault: this one, unless there was another before. Where something failed that was
-    /// submitted before, the call that is answered so is not to blame.
+    /// The first fault: this one, unless an earlier one is set. If earlier work has failed, the
+    /// call that got this answer is not to blame.
     fn fault(&self, answer: CUresult, call: &'static str) -> Error {
         let cause = || match is_fault_of_work(answer) {
-            // A GPU that is well answers with the fault of another that has access to it.
+            // A healthy GPU may answer with the fault of another that has access to it.
             true if !self.is_alone => failure(answer, WORK, &format!("{} or a peer", self.name)),
             true => failure(answer, WORK, &self.name),
             false => failure(answer, call, &self.name),
@@ -252,12 +253,12 @@ impl GpuContext {
         self.poison.get_or_init(cause).clone()
     }
 
-    /// The GPU's.
+    /// The GPU's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The GPU's, as the driver counts.
+    /// The GPU's number, as the driver counts.
     pub(crate) fn number(&self) -> usize {
         self.ordinal
     }
@@ -267,7 +268,7 @@ impl GpuContext {
         self.id
     }
 
-    /// What no process has of the GPU's memory, if the driver says so.
+    /// Bytes of the GPU's memory that no process uses, if the driver says so.
     pub(super) fn free_memory(&self) -> Option<u64> {
         self.bind().ok()?;
         let (mut free, mut total) = (0, 0);
@@ -284,7 +285,7 @@ impl GpuContext {
         Ok(bytes as u64)
     }
 
-    /// Whether this GPU can reach the other's memory, and if so, with atomics.
+    /// Whether this GPU can reach the other's memory, and if so, whether with atomics.
     pub(super) fn peer(&self, other: &GpuContext) -> Result<Option<Peer>> {
         let (mut can, mut atomics) = (0, 0);
         let native = sys::CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
@@ -302,8 +303,9 @@ impl GpuContext {
         Ok(Some(if atomics == 0 { Peer::Plain } else { Peer::WithAtomics }))
     }
 
-    /// Lets kernels of this GPU touch the other's memory: whether they may. A GPU without NVSwitch has
-    /// eight peers at most, and what hides GPUs from a guest may refuse them late.
+    /// Lets kernels of this GPU touch the other's memory. Returns whether they may: a GPU without
+    /// NVSwitch has at most eight peers, and a hypervisor that hides GPUs from a guest may refuse
+    /// only now.
     pub(super) fn enable_peer(&self, other: &GpuContext) -> Result<bool> {
         self.bind()?;
         // SAFETY: both contexts are retained; the flags must be 0.
@@ -316,7 +318,7 @@ impl GpuContext {
         }
     }
 
-    /// An event that nobody uses.
+    /// An event that is free for use.
     fn event(&self) -> Result<NativeHandle> {
         let idle = self.events.lock().pop();
         idle.map_or_else(
@@ -331,14 +333,14 @@ impl GpuContext {
 pub(super) enum Peer {
     /// Reads and writes.
     Plain,
-    /// Atomics too: as a rule over NVLink.
+    /// Atomics, too: as a rule only over NVLink.
     WithAtomics,
 }
 
-/// What runs on streams, as errors call it.
+/// What errors call the work that runs on streams.
 pub(super) const WORK: &str = "a kernel or a copy";
 
-/// Answers to any call after which the driver refuses everything else.
+/// Answers after which the driver refuses everything else, whichever call they answer.
 fn is_fault(answer: CUresult) -> bool {
     is_fault_of_work(answer)
         || matches!(
@@ -349,7 +351,7 @@ fn is_fault(answer: CUresult) -> bool {
         )
 }
 
-/// Those of them that tell how earlier work ended, whatever is asked.
+/// Those faults that tell how earlier work ended, whatever the call was.
 pub(super) fn is_fault_of_work(answer: CUresult) -> bool {
     matches!(
         answer,
@@ -372,8 +374,8 @@ pub(super) fn is_fault_of_work(answer: CUresult) -> bool {
 
 impl Drop for GpuContext {
     fn drop(&mut self) {
-        // After a fault the driver refuses, or waits for what never ends: what it
-        // holds is the process's until its end.
+        // After a fault the driver refuses, or waits for what never ends: its objects belong to the
+        // process until that ends.
         if self.poison.get().is_some() {
             return;
         }
@@ -385,8 +387,7 @@ impl GpuContext {
     fn give_up(&mut self) {
         let timed = self.clock.take().into_iter().flat_map(GpuClock::into_events);
         for event in timed.chain(std::mem::take(self.events.get_mut())) {
-            // SAFETY: made by this context, and nobody uses it. A failure leaves
-            // nothing to do.
+            // SAFETY: made by this context and unused. There is nothing to do about a failure.
             let _ = unsafe { sys::cuEventDestroy_v2(event.0) };
         }
         self.modules.unload();
@@ -394,21 +395,20 @@ impl GpuContext {
             // SAFETY: a stream of this context that nobody uses any more.
             let _ = unsafe { sys::cuStreamDestroy_v2(stream) };
         }
-        // SAFETY: retained once by this.
+        // SAFETY: this has retained it once.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
     }
 }
 
-/// A recorded driver's event, other streams' way to wait; returns to its
-/// context's pool when dropped.
+/// A recorded event of the driver, by which other streams wait. Returns to its context's pool when dropped.
 pub(crate) struct NativeEvent {
     handle: NativeHandle,
     context: Arc<GpuContext>,
     /// Identifies the stream that it was recorded on.
     pub(super) lane: usize,
-    /// The point of that stream which it belongs to.
+    /// The point of that stream that the event belongs to.
     pub(super) point: u64,
-    /// Of the lane.
+    /// The lane's count.
     needs_host: Arc<AtomicUsize>,
 }
 
@@ -428,9 +428,9 @@ impl NativeEvent {
         unsafe { handle.record(context, stream) }.map(|()| event)
     }
 
-    /// Whether something of its lane needs the host to end, before it or behind.
+    /// Whether some operation of its lane, before or behind the event, needs the host in order to end.
     pub(crate) fn needs_host(&self) -> bool {
-        // Relaxed: what it lies behind was counted before it was recorded.
+        // Relaxed: operations before the event were counted before it was recorded.
         self.needs_host.load(Ordering::Relaxed) > 0
     }
 
@@ -438,7 +438,7 @@ impl NativeEvent {
         self.handle.0
     }
 
-    /// Whether the stream has come here. A fault is remembered.
+    /// Whether the stream has come to the event. A fault is remembered.
     pub(super) fn is_over(&self) -> bool {
         self.handle.is_over(&self.context).unwrap_or(false)
     }

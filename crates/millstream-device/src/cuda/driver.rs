@@ -1,4 +1,4 @@
-//! The CUDA driver itself: whether it is there, and what its answers say.
+//! The CUDA driver itself: whether it can be used, and what its answers mean.
 
 use std::ffi::CStr;
 
@@ -7,9 +7,9 @@ use cudarc::driver::sys::{self, CUresult};
 use super::advice::advice;
 use crate::{Error, Result};
 
-/// The oldest driver that has all functions that are called, but for those of traces.
+/// The oldest driver that has all functions that are called, except those for traces.
 const OLDEST: i32 = 12_040;
-/// The oldest that has those, too.
+/// The oldest driver that has those for traces, too.
 const OLDEST_TO_TRACE: i32 = 12_080;
 
 /// Turns the driver's answer to `call` into an error.
@@ -20,8 +20,7 @@ pub(super) fn check(answer: CUresult, call: &'static str, device: &str) -> Resul
     }
 }
 
-/// The error of a call that was not answered with success: what the answer is called, and what to
-/// do about it.
+/// The error of a call that did not succeed: the answer's name, and what to do about it.
 pub(super) fn failure(answer: CUresult, call: &'static str, device: &str) -> Error {
     let name = name(answer);
     let reason = match advice(answer) {
@@ -52,12 +51,12 @@ enum Fault {
 }
 
 impl Fault {
-    /// Whether there is nothing that could be used: nobody is surprised.
+    /// Whether there simply is nothing that could be used, which surprises nobody.
     fn is_expected(self) -> bool {
         matches!(self, Fault::NoDriver | Fault::NoGpu)
     }
 
-    /// With what to do about it.
+    /// The error, which says what to do about it.
     fn error(self, device: &str) -> Error {
         let reason = match self {
             Fault::NoDriver => {
@@ -103,7 +102,7 @@ fn load() -> Result<(), Fault> {
     }
 }
 
-/// The version of CUDA that the driver is for, in thousands, and tens of the minor one.
+/// The CUDA version of the driver: 1000 times the major plus 10 times the minor number.
 pub(super) fn version() -> i32 {
     let mut version = 0;
     // SAFETY: a driver that was started has it; it stores a number.
@@ -111,7 +110,7 @@ pub(super) fn version() -> i32 {
     version
 }
 
-/// The same of a driver that may not be here.
+/// The same for a driver that may be missing.
 pub(super) fn version_if_any() -> Option<i32> {
     // SAFETY: only looks for the library.
     unsafe { sys::is_culib_present() }.then(version)
@@ -120,7 +119,7 @@ pub(super) fn version_if_any() -> Option<i32> {
 /// Whether this driver, which was started, has what traces need.
 ///
 /// # Errors
-/// It has not, with what to do about it.
+/// It lacks something; the error says what to do about it.
 pub(super) fn check_traces(device: &str) -> Result<()> {
     if version() >= OLDEST_TO_TRACE {
         return Ok(());
@@ -133,12 +132,12 @@ pub(super) fn check_traces(device: &str) -> Result<()> {
 /// Loads and starts the driver.
 ///
 /// # Errors
-/// No driver, one that is too old, no GPU: with what to do about it.
+/// No driver, one that is too old, or no GPU; the error says what to do about it.
 pub(super) fn start(device: &str) -> Result<()> {
     load().map_err(|fault| fault.error(device))
 }
 
-/// Why a driver that is here does not start.
+/// Why a driver that is installed does not start, if so.
 pub(crate) fn fault() -> Option<Error> {
     unexpected(load())
 }

@@ -1,4 +1,4 @@
-//! Blocks of memory that nobody uses, and the sizes they come in.
+//! Free blocks of memory, and the sizes that blocks come in.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ const SMALLEST: usize = 512;
 const LARGE: usize = 1 << 20;
 const PAGE: usize = 2 << 20;
 
-/// Blocks that nobody uses, by size.
+/// Free blocks, by size.
 #[derive(Debug, Default)]
 pub(super) struct FreeBlocks {
     blocks: BTreeMap<usize, Vec<u64>>,
@@ -17,7 +17,7 @@ impl FreeBlocks {
         self.blocks.get_mut(&bytes)?.pop()
     }
 
-    /// All blocks of up to so many bytes, and their sizes.
+    /// Takes all blocks of at most `most` bytes, with their sizes.
     pub(super) fn take_up_to(&mut self, most: usize) -> Vec<(usize, u64)> {
         let up_to_most = self.blocks.range_mut(..=most);
         up_to_most
@@ -25,7 +25,8 @@ impl FreeBlocks {
             .collect()
     }
 
-    /// One of the smallest of more than [`LARGE`] bytes, and its size. Others are few bytes.
+    /// Takes one of the smallest blocks of more than [`LARGE`] bytes, with its size. Smaller ones
+    /// add up to little.
     pub(super) fn take_smallest_large(&mut self) -> Option<(usize, u64)> {
         self.blocks.range_mut(LARGE + 1..).find_map(|(&bytes, at)| Some((bytes, at.pop()?)))
     }
@@ -43,7 +44,7 @@ pub(super) fn is_exact() -> bool {
     std::env::var_os("MILLSTREAM_EXACT_ALLOCATIONS").is_some_and(|value| value == "1")
 }
 
-/// Sizes that blocks come in.
+/// The size of a block for this many bytes.
 pub(super) fn rounded(bytes: usize, exact: bool) -> usize {
     match bytes.max(1) {
         bytes if exact => bytes,

@@ -1,11 +1,11 @@
-//! A kernel on the GPUs that it has run on.
+//! A kernel's functions on the GPUs that it has run on.
 
 use std::sync::OnceLock;
 
 use super::module::Function;
 
-/// Functions by the number of their GPU's context. Every launch looks here, on the threads of
-/// all GPUs: a list that only grows, which nobody locks.
+/// Functions by the number of their GPU's context. Every launch looks here, from the threads of all
+/// GPUs: hence a list that only grows, without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Functions(OnceLock<Box<Entry>>);
 
@@ -28,7 +28,7 @@ impl Functions {
         None
     }
 
-    /// Adds a function, unless somebody has been faster.
+    /// Adds a function, unless another thread has added one already.
     pub(crate) fn add(&self, gpu: u64, function: &Function) -> &Function {
         let mut end = self;
         loop {

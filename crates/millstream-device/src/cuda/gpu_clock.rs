@@ -10,25 +10,25 @@ use super::context::{GpuContext, NativeHandle};
 use crate::Result;
 use crate::trace::{Trace, Tracing};
 
-/// How often the clocks are compared: the answer that came soonest counts.
+/// How often the clocks are compared; the quickest answer counts.
 const COMPARISONS: usize = 10;
 
-/// A mark is the next reference if it is so much later than the last: the driver says how much in 24
-/// bits.
+/// A mark becomes the next reference if it is at least this much later than the last one: the
+/// driver gives the time between two events in 24 bits.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// A GPU's time, by events of the driver that know it.
+/// A GPU's time, measured by the driver's events.
 #[derive(Debug)]
 pub(super) struct GpuClock {
     trace: Trace,
-    /// Events that are over, and when they were: the first by comparison with the host. All of them stay.
+    /// Events that are over, with their times: the first by comparison with the host. None of them is reused.
     references: Mutex<Vec<(NativeHandle, Duration)>>,
-    /// Events that nobody uses.
+    /// Events that are free for use.
     idle: Mutex<Vec<NativeHandle>>,
 }
 
 impl GpuClock {
-    /// Compares the GPU's time with that of the trace. The context is current.
+    /// Compares the GPU's time with the trace's. The context must be current.
     pub(super) fn start(context: &GpuContext, trace: &Trace) -> Result<GpuClock> {
         let mut stream = std::ptr::null_mut();
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -61,7 +61,7 @@ impl GpuClock {
         &self.trace
     }
 
-    /// Notes when a stream comes to here. The context is current.
+    /// Marks the time at which a stream comes to here. The context must be current.
     ///
     /// # Safety
     /// `stream` is a live stream of `context`, whose clock this is.
@@ -82,7 +82,7 @@ impl GpuClock {
         self.idle.lock().push(mark);
     }
 
-    /// When two marks were, if both are over. Gives them back.
+    /// The times of two marks, if both are over. Gives the marks back.
     fn times_of(&self, [begin, end]: [NativeHandle; 2]) -> Option<[Duration; 2]> {
         let mut references = self.references.lock();
         let (reference, at) = *references.last()?;
@@ -101,7 +101,7 @@ impl GpuClock {
         ended
     }
 
-    /// All events, for good.
+    /// All events, once no mark is made any more.
     pub(super) fn into_events(self) -> impl Iterator<Item = NativeHandle> {
         let references = self.references.into_inner().into_iter().map(|(event, _)| event);
         references.chain(self.idle.into_inner())
@@ -112,7 +112,7 @@ fn new_event(context: &GpuContext) -> Result<NativeHandle> {
     NativeHandle::new(context, sys::CUevent_flags::CU_EVENT_DEFAULT)
 }
 
-/// An operation between two marks. When it is let go it is over, and enters the log.
+/// An operation between two marks. When this is dropped, the operation is over and enters the log.
 pub(super) struct Timed {
     context: Arc<GpuContext>,
     tracing: Box<Tracing>,
@@ -120,7 +120,7 @@ pub(super) struct Timed {
 }
 
 impl Timed {
-    /// Submits something to a stream between two marks. If there is none, it is not in the log.
+    /// Submits something to a stream between two marks. If a mark cannot be made, it does not enter the log.
     ///
     /// # Safety
     /// `stream` is a live stream of `context`, whose clock this is and which is current.

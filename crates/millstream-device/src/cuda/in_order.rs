@@ -1,5 +1,5 @@
-//! Submissions in their order, some of which must wait for the host or are left to a
-//! thread, without the driver that they are for. `README.md` beside this file says why.
+//! Submissions in their order, some of which must wait for the host or are left to a thread. The
+//! driver that they are for is not part of this. `README.md` beside this file says why.
 
 use std::collections::VecDeque;
 
@@ -7,55 +7,56 @@ use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicUsize, Fault, Mutex, Ordering, seeded};
 
-/// What became of an operation.
+/// What has become of an operation.
 #[derive(Debug)]
 pub(crate) enum Step<T, O> {
-    /// It is submitted, or never will be.
+    /// It has been submitted, or never will be.
     Done,
-    /// It must come after something that is not over; back it goes.
+    /// It must come after something that is not over yet: the operation comes back.
     HeldUp(T, O),
 }
 
-/// What waits behind an operation that has waited.
+/// What waits after an operation that had waited was performed or not.
 #[derive(Debug)]
 pub(crate) enum Rest<O> {
-    /// Nothing: whoever lets an operation wait next says who resumes.
+    /// Nothing: the next to let an operation wait learns whether somebody has to resume.
     None,
-    /// Something that is the same thread's to resume.
+    /// Something that the same thread has to resume.
     More,
-    /// The same, and nothing was performed: it lets others join first.
+    /// The same, but nothing was performed: the operation lets others join first.
     Gathers,
-    /// The operation itself, for this.
+    /// The operation itself waits for this.
     HeldUp(O),
 }
 
-/// Operations of one lane or stream, performed on `S` one at a time and in the order they
-/// come. Those behind one that waits wait with it.
+/// Operations of one lane or stream, performed on `S` one at a time and in the order in which they
+/// come. When one waits, all behind it wait, too.
 #[derive(Debug)]
 pub(crate) struct InOrder<S, T> {
     shared: CachePadded<Shared<T>>,
-    /// Locked for as long as the driver takes, with `waiting` or by whoever resumes.
+    /// Locked as long as the driver takes: either together with `waiting`, or by the thread that resumes.
     target: Mutex<S>,
-    /// Taken out of what waits, and before what is there: of whoever resumes, who does not hold up those
-    /// who let more wait. With how many each has become.
+    /// Operations taken out of `waiting`, and before what is left there. Only the thread that
+    /// resumes uses them, so it does not hold up those who add more. Each has the number of
+    /// operations that have joined into it.
     taken: Mutex<VecDeque<(T, usize)>>,
 }
 
-/// What those who let operations wait touch, apart from what only who resumes them does.
+/// What those who let operations wait touch, kept apart from what only the thread that resumes touches.
 #[derive(Debug)]
 struct Shared<T> {
     waiting: Mutex<Waiting<T>>,
-    /// Operations that wait, and those of them that are being performed. Changes with
-    /// `waiting` locked; from 0 on somebody has to resume.
+    /// The number of operations that wait, or are being performed after they have waited. Changed
+    /// with `waiting` locked; whoever raises it from 0 has to see to it that somebody resumes.
     outstanding: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Waiting<T> {
     operations: VecDeque<T>,
-    /// Whether the first is: nobody performs it now.
+    /// Whether the first operation is held up: nobody is performing it now.
     is_held_up: bool,
-    /// Operations that have waited and are performed.
+    /// How many operations that had waited have been performed.
     performed: u64,
 }
 
@@ -70,37 +71,36 @@ impl<S, T> InOrder<S, T> {
 
     /// Operations that wait, or are being performed after they have waited.
     pub(crate) fn outstanding(&self) -> usize {
-        // Acquire: pairs with the release in `resume`, after which what the
-        // operations did is to be seen.
+        // Acquire: pairs with the release in `resume`, so that what the operations did is seen.
         self.shared.outstanding.load(Ordering::Acquire)
     }
 
-    /// Of how many operations that have waited so far all are performed, once they are.
+    /// The value that `performed` has once all operations that wait now have been performed.
     pub(crate) fn arrived(&self) -> u64 {
         let waiting = self.shared.waiting.lock();
         waiting.performed + self.outstanding() as u64
     }
 
-    /// Whether so many operations are performed that have waited, or one is held up.
+    /// Whether `count` operations that had waited have been performed, or the first one is held up.
     pub(crate) fn has_performed(&self, count: u64) -> bool {
         let waiting = self.shared.waiting.lock();
         waiting.is_held_up || waiting.performed >= count
     }
 
-    /// Whether more operations than these wait for nothing but their turn.
+    /// Whether more than `most` operations wait for nothing but their turn.
     pub(crate) fn is_behind(&self, most: usize) -> bool {
         self.outstanding() > most && !self.shared.waiting.lock().is_held_up
     }
 
-    /// What the target is like, unless an operation waits.
+    /// Looks at the target, unless an operation waits.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&S) -> R) -> Option<R> {
         let _none_more = self.shared.waiting.lock();
         (self.outstanding() == 0).then(|| look(&self.target.lock()))
     }
 
-    /// Performs `operation`, or lets it wait. If it is the first to wait, what it
-    /// waits for comes back: [`InOrder::resume`] must be called once that is over.
-    /// `perform` must not call back.
+    /// Performs `operation`, or lets it wait. If it is the first to wait, this returns what it
+    /// waits for, and [`InOrder::resume`] must be called once that is over. `perform` must not call
+    /// back.
     pub(crate) fn submit<O>(
         &self,
         operation: T,
@@ -121,13 +121,14 @@ impl<S, T> InOrder<S, T> {
             },
         };
         waiting.operations.push_back(operation);
-        // Relaxed: whoever asks meanwhile may hear either.
+        // Relaxed: whoever asks at the same time may see either value.
         self.shared.outstanding.fetch_add(1, Ordering::Relaxed);
         obstacle
     }
 
-    /// Lets `operation` wait. If it is the only one, [`InOrder::resume`] must be called; then
-    /// `begin` has been, before anybody sees that something waits. And how many wait now.
+    /// Lets `operation` wait. If it is the only one, [`InOrder::resume`] must be called; `begin` is
+    /// then called before anybody can see that something waits, and its result is returned. Also
+    /// returns how many operations wait now.
     #[must_use]
     pub(crate) fn leave<B>(&self, operation: T, begin: impl FnOnce() -> B) -> (Option<B>, usize) {
         let mut waiting = self.shared.waiting.lock();
@@ -137,9 +138,9 @@ impl<S, T> InOrder<S, T> {
         (begun, self.shared.outstanding.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Lets `operation` wait for whoever calls this. Whether it is the first to wait: then
-    /// [`InOrder::resume`] must be called, at any time, by this thread or, after
-    /// [`InOrder::let_go`], another; else it is performed after those before.
+    /// Lets `operation` wait until the caller resumes. Returns whether it is the first to wait:
+    /// then [`InOrder::resume`] must be called, at any time, by this thread or, after
+    /// [`InOrder::let_go`], by another. Otherwise it is performed after those before it.
     #[must_use]
     pub(crate) fn hold(&self, operation: T) -> bool {
         let mut waiting = self.shared.waiting.lock();
@@ -150,20 +151,20 @@ impl<S, T> InOrder<S, T> {
         is_first
     }
 
-    /// What is [held](InOrder::hold) will be resumed by somebody else, soon: who settles waits for it
-    /// from now on.
+    /// What is [held](InOrder::hold) will soon be resumed by another thread: from now on, those who
+    /// settle wait for it.
     pub(crate) fn let_go(&self) {
         if !seeded(Fault::LetGoLate) {
             self.shared.waiting.lock().is_held_up = false;
         }
     }
 
-    /// Performs the first that waits, and what `join` lets it take over of those behind, the
-    /// next one at a time; others come back from it. If nothing is behind and `gathers` says so, it
-    /// goes on waiting. Called by whoever resumes: when the
-    /// obstacle that came back last is over, or when [`InOrder::leave`] or [`InOrder::hold`] asks
-    /// for it; and again while there is [`Rest::More`] or [`Rest::Gathers`]. So one thread at a time
-    /// is here.
+    /// Performs the first operation that waits, together with those behind it that `join` merges
+    /// into it, one after another (`join` returns those that it does not merge). If nothing is
+    /// behind it and `gathers` says so, the operation goes on waiting. Called by whoever has to
+    /// resume: when the obstacle that was returned last is over, or when [`InOrder::leave`] or
+    /// [`InOrder::hold`] asks for it; and again as long as this returns [`Rest::More`] or
+    /// [`Rest::Gathers`]. So only one thread at a time is in here.
     pub(crate) fn resume<O>(
         &self,
         join: impl FnMut(&mut T, T) -> Option<T>,
@@ -181,7 +182,7 @@ impl<S, T> InOrder<S, T> {
             taken.push_front((first, count));
             return Rest::Gathers;
         }
-        // Others may queue up while the driver takes its time.
+        // More operations may queue up while the driver takes its time.
         let step = perform(&mut self.target.lock(), first);
         let (done, held_up) = match step {
             Step::Done => (count, None),
@@ -190,9 +191,9 @@ impl<S, T> InOrder<S, T> {
                 (count - 1, Some(obstacle))
             }
         };
-        // Before another one may resume.
+        // Unlocked before another thread may resume.
         drop(taken);
-        // Who lets an operation wait has counted it before it is seen that none is left.
+        // With the lock: whoever lets an operation wait counts it before this can see that none is left.
         let mut waiting = self.shared.waiting.lock();
         waiting.is_held_up = held_up.is_some();
         waiting.performed += done as u64;
@@ -206,7 +207,7 @@ impl<S, T> InOrder<S, T> {
     }
 }
 
-/// The first operation, and of how many it is made.
+/// The first operation, and how many operations have been merged into it.
 fn take<T>(
     operations: &mut VecDeque<(T, usize)>,
     mut join: impl FnMut(&mut T, T) -> Option<T>,

@@ -5,10 +5,10 @@ use std::sync::{Arc, mpsc};
 use super::in_order::{InOrder, Rest, Step};
 use crate::{DeviceList, DeviceSet, Event, EventStatus, Kernel, Stream, Value};
 
-/// What the driver of a lane has been given, without a GPU.
+/// Stands for the driver of a lane: what it has been given, without a GPU.
 struct Lane {
     submission: InOrder<Vec<String>, Operation>,
-    /// Says what was submitted.
+    /// Receives what was submitted.
     said: mpsc::Sender<String>,
 }
 
@@ -52,7 +52,7 @@ impl Lane {
         self.resume_while(|| false);
     }
 
-    /// Others may join what nothing is behind, as long as `gathers` says so.
+    /// Others may join an operation that nothing is behind, as long as `gathers` says so.
     fn resume_while(self: &Arc<Self>, mut gathers: impl FnMut() -> bool) {
         loop {
             let gathers = |_: &Operation| gathers();
@@ -65,7 +65,7 @@ impl Lane {
     }
 }
 
-/// Up to three runs become one.
+/// Merges up to three runs into one.
 fn join(first: &mut Operation, next: Operation) -> Option<Operation> {
     match (first, next) {
         (Operation::Run(names), Operation::Run(more)) if names.len() < 3 => {
@@ -76,7 +76,7 @@ fn join(first: &mut Operation, next: Operation) -> Option<Operation> {
     }
 }
 
-/// An event of a host device that is over when the sender says so.
+/// An event of a host device that is over once the sender says so.
 fn gated(stream: &Stream) -> (mpsc::Sender<()>, Event) {
     let (open, gate) = mpsc::channel();
     let gate = std::sync::Mutex::new(gate);
@@ -100,7 +100,7 @@ fn nothing_behind_an_event_of_the_host_is_submitted_before_it() {
     lane.enter(Operation::Wait(first.clone()));
     lane.enter(Operation::Run(vec!["behind the first"]));
     lane.enter(Operation::Wait(second));
-    // Over by the time it is met.
+    // It is over by the time the lane comes to it.
     lane.enter(Operation::Wait(first));
     lane.enter(Operation::Run(vec!["behind both"]));
     assert!(lane.submission.outstanding() > 0);
@@ -134,7 +134,7 @@ fn what_is_left_to_a_thread_is_joined_and_comes_before_what_follows() {
     lane.resume();
     let said: Vec<String> = hear.try_iter().collect();
     assert_eq!(said, ["1, 2, 3", "4"]);
-    // What is held up is nobody's fault.
+    // An operation that is held up does not count as behind.
     assert!(lane.submission.outstanding() == 2 && !lane.submission.is_behind(0));
     open.send(()).unwrap();
     assert_eq!(hear.recv().unwrap(), "5");
@@ -153,7 +153,7 @@ fn what_gathers_waits_for_others_to_join_unless_something_is_behind() {
     lane.resume_while(|| {
         looks += 1;
         assert!(hear.try_recv().is_err(), "submitted while it gathers");
-        // One joins the first time, the second time another, and then it is full.
+        // One joins at the first look, another at the second; then the operation is full.
         if looks < 3 {
             assert!(leave(["2", "3"][looks - 1]).is_none());
         }
@@ -161,7 +161,7 @@ fn what_gathers_waits_for_others_to_join_unless_something_is_behind() {
     });
     assert_eq!((looks, hear.try_iter().collect::<Vec<_>>()), (3, vec!["1, 2, 3".to_string()]));
     assert_eq!(lane.submission.outstanding(), 0);
-    // All that one has become counts once it is performed.
+    // All operations that were merged count once the merged one is performed.
     assert!(lane.submission.has_performed(3) && !lane.submission.has_performed(4));
 
     for name in ["4", "5", "6", "7"] {
@@ -181,7 +181,7 @@ fn what_is_held_comes_before_what_follows_when_it_is_begun() {
     assert!(!lane.submission.hold(Operation::Run(vec!["2"])));
     lane.enter(Operation::Run(vec!["3"]));
     assert!(hear.try_recv().is_err());
-    // Nobody waits for who has not begun.
+    // Nobody waits for one that has not begun.
     assert!(lane.submission.has_performed(3) && !lane.submission.is_behind(0));
     lane.resume();
     assert_eq!(hear.try_iter().collect::<Vec<_>>(), ["1, 2, 3"]);

@@ -1,4 +1,4 @@
-//! Lanes: the driver's streams, and what waits to be submitted to them.
+//! Lanes: streams of the driver, and what waits to be submitted to them.
 
 mod points;
 
@@ -29,33 +29,34 @@ use crate::task::{Followers, Task};
 use crate::trace::Tracing;
 use crate::{Error, Result};
 
-/// Operations held without an event after which they are let go.
+/// When this many operations are held without an event, a point is added, at which they are released.
 const MOST_HELD: usize = 256;
-/// Operations left to the GPU's thread after which whoever leaves more waits: about as
-/// many as the driver takes before it makes callers wait.
+/// When this many operations are left to the GPU's thread, whoever leaves more waits: about as many
+/// as the driver accepts before it makes callers wait.
 const MOST_LEFT: usize = 1024;
-/// How long a launch waits for others to join it, at most.
+/// The longest time that a launch waits for others to join it.
 const MOST_GATHERING: Duration = Duration::from_micros(100);
-/// Between looks at whether it still does, which hold up who leaves more: some microseconds.
+/// Spins between looks at whether it still waits, which hold up those who leave more: some microseconds.
 const SPINS: usize = 100;
 
-/// One of the driver's streams.
+/// A stream of the driver.
 pub(crate) struct Lane {
     pub(super) context: Arc<GpuContext>,
     number: usize,
     kind: StreamKind,
     stream: Handle,
-    /// Shows the last point that the stream has come to; `None` for copies, whose
-    /// events are asked: the barrier before a word would hold up the next copy.
+    /// Shows the last point that the stream has come to. `None` for copies, where the driver's
+    /// events are queried instead: the barrier before the word is written would hold up the next
+    /// copy.
     word: Option<Word>,
     submission: Arc<Queue>,
-    /// Of those that are left something.
+    /// Done when something is first left to the GPU's thread.
     watched: Once,
     submitter: Arc<Submitter>,
-    /// Of its streams, those that have something waiting for the host.
+    /// How many streams of the lane have operations that wait for the host.
     streams_waiting: AtomicUsize,
     waiting: Waiting<Pending>,
-    /// The last point that is finished: written by the reactor.
+    /// The last point that has been finished; written by the reactor.
     finished: AtomicU64,
     needs_host: Arc<AtomicUsize>,
     reactor: ReactorHandle,
@@ -63,8 +64,8 @@ pub(crate) struct Lane {
 
 struct Handle(CUstream);
 
-// SAFETY: driver handles may be used from any thread; submissions are one at a
-// time, under the lane's lock.
+// SAFETY: driver handles may be used from any thread; submissions are made one at a time, under the
+// lane's lock.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
@@ -83,7 +84,7 @@ impl Lane {
         words: &Arc<Words>,
         (submitter, reactor): (Arc<Submitter>, ReactorHandle),
     ) -> Result<Arc<Lane>> {
-        // First: whoever fails here has no stream yet.
+        // Made first: if this fails, there is no stream yet.
         let word = match kind {
             StreamKind::Copy => None,
             _ => Some(words.take()?.ok_or_else(|| no_pinned_memory(context))?),
@@ -120,22 +121,22 @@ impl Lane {
         &self.context
     }
 
-    /// How many of its operations need the host to end.
+    /// The count of the lane's operations that need the host in order to end.
     pub(super) fn needs_host(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.needs_host)
     }
 
-    /// What identifies it.
+    /// The number that identifies the lane.
     pub(super) fn number(&self) -> usize {
         self.number
     }
 
-    /// Whether its kernels wait for each other.
+    /// Whether the lane's kernels wait for each other.
     pub(super) fn is_of_gangs(&self) -> bool {
         self.kind == StreamKind::Gang
     }
 
-    /// A task of this name, with how it is traced if it is.
+    /// A task of this name, with its tracing if it is traced.
     pub(super) fn traced(&self, name: &Arc<str>, task: Task) -> TracedTask {
         let tracing = self.context.clock().map(|clock| {
             let lane = format!("{} lane {}", self.kind, self.number & 0xFF);
@@ -149,8 +150,8 @@ impl Lane {
         &self.context.poison
     }
 
-    /// Finishes the points that the stream has come to, after a fault all of them;
-    /// whether there was one. Called by the reactor.
+    /// Finishes the points that the stream has come to, or all points after a fault. Returns
+    /// whether there were any. Called by the reactor.
     pub(super) fn finish(&self, poison: Option<&Error>) -> bool {
         let points = match (poison, &self.word) {
             (Some(_), _) => self.waiting.take_all(),
@@ -164,15 +165,16 @@ impl Lane {
                 None => pending.finish(),
                 Some(poison) => pending.fail(poison),
             }
-            // Not counted: a point whose launch was refused is passed over. Release: pairs with the
-            // acquire in `is_over`, so that whoever finds nothing under way sees what has become of it.
+            // Stored, not counted up: the point of a refused launch is passed over. Release: pairs
+            // with the acquire in `is_over`, so that whoever finds nothing under way sees what has
+            // become of it.
             self.finished.store(point, Ordering::Release);
         }
         found
     }
 
-    /// Takes out the points whose events the driver says are over. It is asked without
-    /// the queue's lock, which whoever submits needs.
+    /// Takes out the points whose events are over, as the driver says. The driver is asked without
+    /// the queue's lock, which those who submit need.
     fn take_asked(&self) -> Vec<Pending> {
         let first =
             || self.waiting.first(|point| point.native.clone().filter(|_| point.is_ready()));
@@ -183,22 +185,22 @@ impl Lane {
         done
     }
 
-    /// Whether everything submitted so far is over, and all of it known.
+    /// Whether everything submitted so far is over and known to be over.
     fn is_over(&self) -> bool {
         // Acquire: see `finish`.
         let over = |known: &Submission| known.is_over(self.finished.load(Ordering::Acquire));
         self.submission.look(over).unwrap_or(false)
     }
 
-    /// Whether nothing is submitted that is not over, nor will be.
+    /// Whether nothing is under way or waits to be submitted.
     pub(super) fn is_idle(&self) -> bool {
-        // In this order: what waited first is then submitted.
+        // In this order: what waited at the first look has been submitted by the second.
         !self.has_operations_waiting() && self.waiting.is_empty()
     }
 
-    /// Whether something waits to be submitted: in the queue of a stream, or in the lane's.
+    /// Whether something waits to be submitted, in the queue of a stream or in the lane's.
     pub(super) fn has_operations_waiting(&self) -> bool {
-        // In this order, that of an operation's way.
+        // In this order, which is an operation's way.
         self.has_streams_waiting() || self.submission.outstanding() > 0
     }
 
@@ -210,7 +212,7 @@ impl Lane {
     /// Asks the driver whether the stream is alive.
     ///
     /// # Errors
-    /// The failure that poisoned the process, or now has.
+    /// The failure that poisoned the process, or does so now.
     pub(super) fn probe(&self) -> Result<()> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
@@ -218,14 +220,14 @@ impl Lane {
         self.context.is_over(answer, WORK).map(drop)
     }
 
-    /// Blocks until everything submitted so far is over, and all of it known.
+    /// Blocks until everything submitted so far is over and known to be over.
     pub(super) fn synchronize(self: &Arc<Self>) -> Result<()> {
         let wait = |is_there: &dyn Fn() -> bool| {
             while !is_there() && self.context.poison.get().is_none() {
                 std::thread::yield_now();
             }
         };
-        // First: the point comes after what has waited for the host.
+        // First: the point must come after what has waited for the host.
         wait(&|| !self.has_streams_waiting());
         let (work, cause) = (Work::Point(None, None), Arc::default());
         self.enter(Operation { work, cause }).finish()?;
@@ -236,7 +238,7 @@ impl Lane {
         self.context.check(answer, "cuStreamSynchronize")
     }
 
-    /// Submits an operation, now or behind those that wait; a kernel has been loaded.
+    /// Submits an operation, now or behind those that wait; a kernel must have been loaded.
     pub(super) fn enter(self: &Arc<Self>, operation: Operation) -> Submitted {
         let mut performed = None;
         let obstacle = self.submission.submit(operation, |submission, operation| {
@@ -250,11 +252,11 @@ impl Lane {
         }
     }
 
-    /// As [`Lane::enter`], but an event is complete at once if there is nothing to come after.
+    /// As [`Lane::enter`], but an event completes at once if there is nothing for it to come after.
     pub(super) fn enter_after_all(self: &Arc<Self>, operation: Operation) -> Submitted {
         match operation.event() {
             Some(event) if self.is_over() => {
-                // Points that failed with the process count as over: its cause was set before.
+                // Points that failed with the process count as over; the poison was set before they did.
                 let cause = operation.cause.get().or_else(|| self.context.poison.get());
                 event.complete(cause.map_or(Ok(()), |cause| Err(cause.clone())));
                 Submitted::Queued
@@ -263,7 +265,8 @@ impl Lane {
         }
     }
 
-    /// As [`Lane::enter`], by the GPU's thread, or in the end by the caller if that sleeps.
+    /// As [`Lane::enter`], but on the GPU's thread, or by the caller's [`Submitted::finish`] if
+    /// that thread sleeps.
     pub(super) fn leave(self: &Arc<Self>, operation: Operation) -> Submitted {
         self.watched.call_once(|| watch_lane(&self.submission));
         match self.submission.leave(operation, Busy::begin) {
@@ -273,7 +276,7 @@ impl Lane {
         }
     }
 
-    /// As [`Lane::enter`], when whoever submits it says so: see [`Submitted::begin_here`].
+    /// As [`Lane::enter`], but only when the submitter says so: see [`Submitted::begin_here`].
     pub(super) fn hold(self: &Arc<Self>, operation: Operation) -> Submitted {
         self.watched.call_once(|| watch_lane(&self.submission));
         match self.submission.hold(operation) {
@@ -282,26 +285,26 @@ impl Lane {
         }
     }
 
-    /// A stream of the lane waits for the host.
+    /// A stream of the lane begins to wait for the host.
     pub(super) fn begin_waiting(&self) {
-        // Relaxed: whoever asks meanwhile may hear either.
+        // Relaxed: whoever asks at the same time may see either value.
         self.streams_waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It no longer does, and what it had waiting is submitted.
+    /// The stream no longer waits, and what it had waiting has been submitted.
     pub(super) fn end_waiting(&self) {
         // Release: pairs with the acquire in `has_streams_waiting`.
         self.streams_waiting.fetch_sub(1, Ordering::Release);
     }
 
-    /// Waits while too much is left. A thread that others wait for goes on.
+    /// Waits while too much is left. A thread that others wait for does not wait.
     pub(super) fn wait_for_room(&self) {
         if !is_resuming() {
             wait_until(|| !self.submission.is_behind(MOST_LEFT));
         }
     }
 
-    /// Resumes the lane on the GPU's thread, or here if that sleeps.
+    /// Resumes the lane on the GPU's thread, or here if that thread sleeps.
     pub(super) fn resume_soon(self: Arc<Self>, busy: Busy) {
         let submitter = Arc::clone(&self.submitter);
         if let Some((lane, _busy)) = submitter.resume((self, busy)) {
@@ -309,9 +312,9 @@ impl Lane {
         }
     }
 
-    /// Resumes what is held on the GPU's thread, or here if that sleeps.
+    /// Resumes held operations on the GPU's thread, or here if that thread sleeps.
     pub(super) fn let_go(self: Arc<Self>) {
-        // In this order: who settles looks for those who are busy first.
+        // In this order: those who settle look first for somebody who is busy.
         let busy = Busy::begin();
         self.submission.let_go();
         self.resume_soon(busy);
@@ -322,12 +325,12 @@ impl Lane {
         self.resume_for(Duration::ZERO);
     }
 
-    /// The same, by the GPU's thread: launches that [gather](crate::Parameter::gathers) may.
+    /// The same on the GPU's thread, where launches may [gather](crate::Parameter::gathers).
     pub(super) fn resume_gathering(self: Arc<Self>) {
         self.resume_for(MOST_GATHERING);
     }
 
-    /// Launches gather for so long.
+    /// Launches may gather for at most this long.
     fn resume_for(self: Arc<Self>, most: Duration) {
         let _resuming = Resuming::begin();
         let mut gathering: Option<Instant> = None;
@@ -342,7 +345,7 @@ impl Lane {
                 performed = Some(self.perform(submission, operation));
                 Step::<_, Infallible>::Done
             });
-            // Without the lane's locks, because whoever hears may submit more.
+            // Without the lane's locks: those who hear may submit more.
             if let Some(performed) = performed {
                 performed.tell(&self.context.poison);
             }
@@ -372,7 +375,7 @@ impl Lane {
                     failed = cause.set(error.clone());
                     refused = Some(Box::new(error));
                 }
-                // Of a launch that is refused, too: what came before is known to be over then.
+                // Also after a refused launch: its point tells that what came before is over.
                 let is_placed = followers == Followers::Streams;
                 (self.submit_point(submission, Some(&event), is_placed, &cause), Some(event))
             }
@@ -406,7 +409,7 @@ impl Lane {
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
         submission.tells = false;
-        // A failed stream skips what was submitted later.
+        // A failed stream skips what comes after.
         let submitted = match cause.get() {
             Some(_) => Ok(()),
             None => self.context.bind().and_then(|()| self.give(submission, &mut task, tracing)),
@@ -423,8 +426,9 @@ impl Lane {
 }
 
 impl Lane {
-    /// Gives the driver a task, and notes when it begins and ends if that is wanted. A kernel that tells
-    /// writes the lane's word: its release makes what it did visible, and it began after everything before.
+    /// Gives the driver a task and, if it is traced, notes when it begins and ends. A kernel that
+    /// tells writes the lane's word: its release makes what it did visible, and it begins only
+    /// after everything before it.
     fn give(
         &self,
         submission: &mut Submission,
@@ -434,7 +438,7 @@ impl Lane {
         let (context, stream) = (&self.context, self.stream.0);
         match (self.context.clock(), tracing) {
             (Some(clock), Some(tracing)) => {
-                // It tells nothing: its end is known only after that.
+                // A traced kernel does not tell: its end is known only after its second mark.
                 let submit = || LaneStream { context, stream, tell: (0, 0) }.submit(task);
                 // SAFETY: a live stream of the context, which is current.
                 let timed = unsafe { Timed::submit((context, clock), stream, tracing, submit) }?;
@@ -445,7 +449,7 @@ impl Lane {
                 let tells = matches!(task, Task::Launch(launch) if launch.tells());
                 let word = self.word.as_ref().filter(|_| tells);
                 let tell = word.map_or((0, 0), |word| {
-                    // Taken even if the call fails: it may have begun.
+                    // The point is taken even if the call fails: the kernel may have begun.
                     submission.point += 1;
                     (word.address(), shown(submission.point))
                 });
@@ -471,7 +475,7 @@ impl Drop for Lane {
         match self.context.bind() {
             // SAFETY: a stream of this context; nobody submits to it any more.
             Ok(()) => drop(unsafe { sys::cuStreamDestroy_v2(self.stream.0) }),
-            // What the stream was given it may still be at, and nobody looks any more.
+            // The stream may still be using what it was given, and nobody will see its end: leak it.
             Err(_) => std::mem::forget(Arc::clone(&self.submission)),
         }
     }

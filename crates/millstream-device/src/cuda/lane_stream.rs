@@ -1,4 +1,4 @@
-//! A stream of the driver, and what it is given to do.
+//! A stream of the driver, and the calls that give it work.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::task::{Place, Task};
 pub(crate) struct LaneStream<'a> {
     pub(super) context: &'a Arc<GpuContext>,
     pub(super) stream: CUstream,
-    /// Where a kernel may say that it is over (0: nowhere), and what.
+    /// The word in which a kernel may tell its end (0: none), and the value.
     pub(crate) tell: (u64, u32),
 }
 
@@ -47,22 +47,22 @@ impl LaneStream<'_> {
         }
     }
 
-    /// The driver knows from the addresses whose memory they are.
+    /// The driver recognizes from the addresses whose memory they are.
     fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: both places are held until the stream has passed, and the ledger
-        // has ordered the copy alone on its destination.
+        // SAFETY: both places are held until the stream has passed this point, and the ledger has
+        // ordered the copy such that nothing else uses its destination.
         let answer = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream) };
         self.context.check(answer, "cuMemcpyAsync")
     }
 
-    /// Each write comes after everything before on the stream, and makes that visible.
+    /// Each write comes after everything before it on the stream, and makes that visible.
     fn signal(&self, words: &[(Place, u32)]) -> Result<()> {
         for (place, value) in words {
             let address = place.address() as u64;
-            // SAFETY: a word of memory that is held until the stream has passed.
+            // SAFETY: a word of memory that is held until the stream has passed this point.
             let answer = unsafe { sys::cuStreamWriteValue32_v2(self.stream, address, *value, 0) };
             self.context.check(answer, "cuStreamWriteValue32")?;
         }
@@ -79,10 +79,10 @@ impl LaneStream<'_> {
             let answer = unsafe { sys::cuMemsetD8Async(address, pattern[0], bytes, self.stream) };
             return self.context.check(answer, "cuMemsetD8Async");
         }
-        // One column of words, or of what is left of one, at a time.
+        // Writes one column of words at a time, or of bytes where less than a word is left.
         let (step, rows) = (pattern.len(), bytes / pattern.len());
         let (words, rest) = pattern.as_chunks::<4>();
-        // But for memory of the program's own.
+        // True, except perhaps for the program's own memory.
         let is_aligned = address.is_multiple_of(4);
         for (place, word) in words.iter().enumerate() {
             let (at, word) = (address + place as u64 * 4, u32::from_ne_bytes(*word));

@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::device::Device;
 use crate::task::Task;
 
-/// Counts them, from when the driver is given one until it is known to be over.
+/// The count of large copies, each from when the driver is given it until it is known to be over.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LargeCopies(Arc<AtomicUsize>);
 
-/// One of them, until this is dropped.
+/// Counted as a large copy until this is dropped.
 #[derive(Debug)]
 pub(super) struct LargeCopy(Arc<AtomicUsize>);
 
 impl LargeCopies {
-    /// Relaxed, as all: who chooses a way by it may be a little behind.
+    /// Relaxed, like all accesses: whoever chooses a way by it may be a little behind.
     pub(super) fn is_any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts a task, if it is one.
+    /// Counts a task if it is a large copy.
     pub(super) fn begin(&self, task: &Task) -> Option<LargeCopy> {
         let bytes = match task {
             Task::Copy { from, .. } => from.bytes(),

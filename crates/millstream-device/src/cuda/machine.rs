@@ -1,4 +1,4 @@
-//! Which GPUs the machine has, and where they sit.
+//! The GPUs that the machine has, and where they are.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Where the GPU sits.
+    /// Where in the machine the GPU is.
     pub(super) fn location(self, management: Option<&Management>) -> Location {
         let Identity { model, bus } = self;
         Location {
@@ -54,7 +54,7 @@ fn text(buffer: &[c_char]) -> String {
     CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The driver's version and every GPU that it shows, in its order.
+/// The driver's version, and every GPU that it shows, in its order.
 pub(super) fn describe() -> Result<String> {
     let (mut version, mut count) = (0, 0);
     // SAFETY: the driver runs, and stores a number, here and below.

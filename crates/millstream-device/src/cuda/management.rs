@@ -1,5 +1,5 @@
-//! NVIDIA's management library (NVML), looked for when the program runs. Nothing
-//! depends on it: whatever it does not answer is unknown.
+//! NVIDIA's management library (NVML), which is looked for at run time. Nothing depends on it:
+//! whatever it does not answer counts as unknown.
 
 use std::sync::OnceLock;
 
@@ -17,14 +17,14 @@ const MOST_LINKS: u32 = 64;
 pub(super) struct Management(Nvml);
 
 impl Management {
-    /// The library; `None` if it is not here.
+    /// The library; `None` if it is missing.
     pub(super) fn get() -> Option<&'static Management> {
-        // Starting it takes a while, so once in a process.
+        // Starting it takes a while, so it is done once in a process.
         static LIBRARY: OnceLock<Option<Management>> = OnceLock::new();
         LIBRARY.get_or_init(|| Nvml::init().ok().map(Management)).as_ref()
     }
 
-    /// The NVLink connections that are up, of the GPU at an address on the PCI bus.
+    /// The active NVLink connections of the GPU at this address on the PCI bus.
     pub(super) fn nvlinks(&self, bus: &str) -> Option<NvLinks> {
         let device = self.0.device_by_pci_bus_id(bus).ok()?;
         let mut links = NvLinks { count: 0, version: 0 };
@@ -36,7 +36,7 @@ impl Management {
                     links.version = links.version.max(link.version().unwrap_or(0));
                 }
                 Ok(false) => {}
-                // One past the last, or a GPU that knows no NVLink.
+                // One past the last connection, or a GPU without NVLink.
                 Err(NvmlError::InvalidArg | NvmlError::NotSupported) => break,
                 Err(_) => return None,
             }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_the_library_does_not_know_is_unknown() {
-        // Without the library there is nothing to ask, and no error.
+        // Without the library, there is nothing to ask and no error.
         if let Some(management) = Management::get() {
             assert_eq!(management.nvlinks("ffff:ff:1f.0"), None);
             assert_eq!(management.over_nvlink("ffff:ff:1f.0", "ffff:fe:1f.0"), None);

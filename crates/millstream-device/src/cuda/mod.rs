@@ -80,24 +80,24 @@ use crate::topology::LinkKind;
 use crate::trace::Trace;
 use crate::{Error, Result};
 
-/// Lanes of each kind. How many of them may be held up at once: see decision 5.
+/// Lanes of each kind. For how many of them may be held up at once, see decision 5.
 const COMPUTE: usize = 4;
 const HIGH_PRIORITY: usize = 2;
 const COPY: usize = 4;
 const GANG: usize = 8;
 const SMALL_COPY: usize = 2;
 
-/// Lanes of a kind. Each kind is dealt to streams in turns of its own: whoever makes streams of two
-/// kinds again and again gets all lanes of both.
+/// The lanes of a kind. Each kind is dealt to streams in turns of its own, so that even a program
+/// that keeps making streams of two kinds gets all lanes of both.
 struct Lanes {
     all: Vec<Arc<Lane>>,
     next: AtomicUsize,
 }
 
 impl Lanes {
-    /// So many turns that follow each other; the first.
+    /// Takes `count` consecutive turns. Returns the first.
     fn take_turns(&self, count: usize) -> usize {
-        // Relaxed: only a number is needed.
+        // Relaxed: the numbers need only differ.
         self.next.fetch_add(count, Ordering::Relaxed)
     }
 
@@ -114,11 +114,11 @@ pub(crate) struct Gpu {
     compute: Lanes,
     high_priority: Lanes,
     copy: Lanes,
-    /// Those of a gang must be different ones.
+    /// The lanes of one gang must all be different.
     gang: Lanes,
     small_copy: Lanes,
     submitter: Arc<Submitter>,
-    /// Devices that are this GPU, or parts of it.
+    /// How many devices are this GPU or parts of it.
     devices: AtomicUsize,
     /// GPUs whose memory its kernels reach.
     peers: OnceLock<Vec<usize>>,
@@ -131,19 +131,19 @@ impl std::fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    /// Counts a device; before any stream of it is made.
+    /// Counts a device. To be called before any stream of the device is made.
     pub(crate) fn add_device(&self) {
-        // Relaxed: whoever has the device comes after it.
+        // Relaxed: whoever has the device comes after this.
         self.devices.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Turns at the gang's lanes that follow each other, so that up to as many as there are lanes
-    /// have one each; the first.
+    /// Takes consecutive turns at the gang's lanes, so that as many streams as there are lanes get
+    /// one each. Returns the first.
     pub(crate) fn take_turns_of_gang(&self, count: usize) -> usize {
         self.gang.take_turns(count)
     }
 
-    /// A stream of its own order, on the lane whose turn it is, or this one's.
+    /// A new stream with an order of its own, on the lane whose turn it is, or on the lane of this turn.
     pub(crate) fn stream(&self, kind: StreamKind, turn: Option<usize>) -> Result<CudaStream> {
         let lanes = match kind {
             StreamKind::Compute => &self.compute,
@@ -157,7 +157,7 @@ impl Gpu {
         stream.check().map(|()| stream)
     }
 
-    /// Wakes the thread that launches are left to, unless callers launch.
+    /// Wakes the thread that launches are left to, unless callers launch themselves.
     pub(crate) fn expect_launches(&self) {
         if !self.is_shared() {
             self.submitter.wake();
@@ -169,7 +169,7 @@ impl Gpu {
         self.context.large_copies.is_any()
     }
 
-    /// Whether other devices are parts of the GPU.
+    /// Whether other devices are parts of this GPU, too.
     fn is_shared(&self) -> bool {
         // Relaxed: see `add_device`.
         self.devices.load(Ordering::Relaxed) > 1
@@ -200,7 +200,7 @@ impl Gpu {
         &self.context
     }
 
-    /// Bytes that no process has, if the driver says so.
+    /// Bytes of memory that no process uses, if the driver says so.
     pub(crate) fn free_memory(&self) -> Option<u64> {
         self.context.free_memory()
     }
@@ -217,7 +217,7 @@ impl Gpu {
     }
 }
 
-/// The GPUs of one device set, and who watches them.
+/// The GPUs of one device set, and the threads that watch them.
 #[derive(Debug)]
 pub(crate) struct Runtime {
     gpus: Vec<Arc<Gpu>>,
@@ -225,7 +225,7 @@ pub(crate) struct Runtime {
     poison: Poison,
     links: Vec<Vec<LinkKind>>,
     locations: Vec<Location>,
-    // Last: ends when everything above is finished.
+    // Declared last: dropped once everything above has ended.
     _reactors: Vec<Reactor>,
 }
 
@@ -280,7 +280,7 @@ impl Runtime {
         &self.pinned
     }
 
-    /// Set by a fault of one of them.
+    /// The record of the first fault of one of these GPUs.
     pub(crate) fn poison(&self) -> &Poison {
         &self.poison
     }
@@ -317,7 +317,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Gives memory that nobody uses back to the driver.
+    /// Gives unused memory back to the driver.
     pub(crate) fn give_back_unused(&self) -> Result<()> {
         self.pinned.give_back_unused();
         while_nobody_launches(|| {
@@ -328,7 +328,7 @@ impl Runtime {
         })
     }
 
-    /// Points that streams have not come to.
+    /// The number of points that streams have not come to yet.
     pub(crate) fn outstanding(&self) -> usize {
         self.gpus.iter().flat_map(|gpu| gpu.lanes()).filter(|lane| !lane.is_idle()).count()
     }
@@ -366,8 +366,8 @@ fn open_gpu(
     }))
 }
 
-/// Enables peer access wherever it is possible. Whether it goes over NVLink says
-/// the management library; where that does not know, whether it has atomics.
+/// Enables peer access wherever it is possible. The management library tells whether a link is
+/// NVLink; if it does not know, the presence of atomics decides.
 fn connect(
     gpus: &[Arc<Gpu>],
     over_nvlink: impl Fn(usize, usize) -> Option<bool>,
@@ -404,7 +404,7 @@ pub(crate) fn copy_now(from: &Place, to: &Place) -> Result<()> {
     // SAFETY: the ledger has ordered the copy, and the caller holds both places.
     let copied = unsafe { context.copy_now(target, source, from.bytes()) };
     if copied.is_err() && context.poison.get().is_some() {
-        // The GPU may be at them as long as the process lives.
+        // The GPU may be using them as long as the process lives: leak them.
         std::mem::forget([from, to].map(|place| Arc::clone(place.allocation())));
     }
     copied

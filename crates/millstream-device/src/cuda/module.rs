@@ -27,7 +27,7 @@ struct Module(CUmodule);
 unsafe impl Send for Module {}
 
 impl Modules {
-    /// Unloads everything; the context is about to go.
+    /// Unloads all modules; the context is about to go.
     pub(super) fn unload(&mut self) {
         for (_, module) in self.loaded.get_mut().drain() {
             // SAFETY: loaded by this context; no kernel of it is used any more.
@@ -41,7 +41,7 @@ impl Modules {
 pub(crate) struct Function {
     function: CUfunction,
     capacity: Capacity,
-    /// Bytes of its own memory that a launch gives each block.
+    /// Bytes of shared memory that a launch gives each block.
     shared_bytes: u32,
     /// The parameters' sizes in bytes.
     parameters: Arc<[usize]>,
@@ -53,14 +53,14 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl GpuContext {
-    /// The kernel, compiled and loaded; this is the calling thread's context.
+    /// The kernel, compiled and loaded. The GPU's context must be current on this thread.
     pub(crate) fn load(&self, kernel: &str, source: &CudaSource) -> Result<Function> {
         let loaded = match self.loaded(source) {
             Some(module) => Ok(module),
             None => Err(compile(source, self.architecture)?),
         };
-        // All of it: where modules are loaded lazily, finding a kernel loads it. The context is bound
-        // once more: whatever happens while this thread waits may bind another.
+        // All of this: where modules are loaded lazily, looking a kernel up loads it. The context
+        // is bound once more, since whatever happens while this thread waits may bind another.
         while_nobody_launches(|| {
             self.bind()?;
             let module = loaded.or_else(|code| self.load_module(source, &code))?;
@@ -101,7 +101,8 @@ impl GpuContext {
         Ok(Function { function, capacity, shared_bytes, parameters: parameters(function) })
     }
 
-    /// Lets a function's blocks have all that is left beside what they declare; how much.
+    /// Lets a function's blocks have all shared memory that is left beside what they declare.
+    /// Returns how much.
     fn give_shared_memory(&self, function: CUfunction) -> Result<u32> {
         let declared = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
         let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -122,7 +123,7 @@ impl GpuContext {
 
     fn load_module(&self, source: &CudaSource, code: &[u8]) -> Result<CUmodule> {
         let mut loaded = self.modules.loaded.lock();
-        // Somebody else may have been faster.
+        // Another thread may have been faster.
         if let Some(module) = loaded.get(source.text()) {
             return Ok(module.0);
         }
@@ -147,10 +148,10 @@ impl LaneStream<'_> {
     ) -> Result<()> {
         let mut pointers = arguments.addresses();
         let (blocks, threads) = source.dimensions(size, function.capacity);
-        // SAFETY: the function's parameters have the sizes of the arguments, which
-        // the call copies; what they point to is held until the stream has passed,
-        // and the ledger has ordered its uses. What the kernel does with it is the
-        // promise of whoever wrote its source.
+        // SAFETY: the function's parameters have the sizes of the arguments, which the call copies.
+        // What they point to is held until the stream has passed this point, and the ledger has
+        // ordered its uses. What the kernel does with it is vouched for by whoever wrote its
+        // source.
         let answer = unsafe {
             sys::cuLaunchKernel(
                 function.function,
@@ -176,7 +177,7 @@ impl Function {
         source.dimensions(size, self.capacity).0
     }
 
-    /// Checks the sizes of the kernel's parameters.
+    /// Checks the sizes of the kernel's parameters against those of the arguments.
     pub(crate) fn check(&self, kernel: &str, arguments: &[(usize, usize)]) -> Result<()> {
         let sizes = arguments.iter().map(|(_, size)| size);
         if self.parameters.iter().eq(sizes.clone()) {

@@ -1,7 +1,8 @@
-//! NVRTC, NVIDIA's compiler of CUDA C++: which library it is, and what it does.
+//! NVRTC, NVIDIA's compiler of CUDA C++: which library is used, and its calls.
 //!
-//! Several may be on a machine, and the one that the loader finds first may be of no use: its code
-//! must be what the driver loads. So functions are those of the very file that was chosen.
+//! A machine may have several of them, and the one that the loader finds first may be of no use,
+//! since the driver must be able to load its code. So functions are looked up in the very file that
+//! was chosen.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -12,10 +13,9 @@ use millstream_kernels::HEADERS;
 
 use crate::environment::variable;
 
-/// What the compiler's library may be called, the newest first.
+/// Possible file names of the compiler's library, the newest first.
 const LIBRARIES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
-/// How the names of the library begin that the compiler needs, which has the whole version in its
-/// name.
+/// Beginning of the file names of the library that the compiler needs; the rest is the whole version.
 const BUILTINS: &str = "libnvrtc-builtins.so";
 
 /// An answer of the compiler; 0 is success.
@@ -23,7 +23,7 @@ type Answer = c_int;
 /// A program, as the compiler knows it.
 type Handle = *mut c_void;
 
-/// A compiler's functions, as `nvrtc.h` has them.
+/// A compiler's functions, as declared in `nvrtc.h`.
 #[derive(Debug)]
 struct Functions {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Answer,
@@ -50,20 +50,21 @@ struct Functions {
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     pub(super) version: (i32, i32),
-    /// That it compiles for, such as 90 for `sm_90`.
+    /// The architectures that it compiles for, such as 90 for `sm_90`.
     architectures: Vec<i32>,
     functions: Functions,
-    /// Where the functions are, and what they need.
+    /// The libraries with the functions and with what these need.
     _libraries: Vec<Library>,
 }
 
 impl Nvrtc {
-    /// The compiler of `MILLSTREAM_NVRTC`, of a toolkit, or else the one that the loader finds. One
-    /// that is not too new for a driver of this version of CUDA, in thousands, comes before the others.
+    /// The compiler that `MILLSTREAM_NVRTC` names, a toolkit's, or else the one that the loader
+    /// finds. One that is not too new for a driver of this CUDA version (major in thousands) takes
+    /// precedence over the others.
     ///
     /// # Errors
-    /// There is none, or none where `MILLSTREAM_NVRTC` says; it does not load, or is too old: with what
-    /// to do about it.
+    /// There is none, or none where `MILLSTREAM_NVRTC` says; it does not load, or is too old. The
+    /// text says what to do about it.
     pub(super) fn load(driver: Option<i32>) -> Result<Nvrtc, String> {
         let named = variable("MILLSTREAM_NVRTC").map(PathBuf::from);
         if let Some(folder) = named.filter(|folder| find(folder, &LIBRARIES).is_none()) {
@@ -91,7 +92,7 @@ impl Nvrtc {
 
     /// The compiler in this file.
     fn open(file: &Path) -> Result<Nvrtc, String> {
-        // Of what is beside it, one that does not load may be another's.
+        // Files beside it that do not load may belong to another compiler.
         let beside = builtins_beside(file).into_iter().filter_map(|file| open(&file).ok());
         let libraries = beside.map(Ok).chain([open(file)]).collect::<Result<Vec<_>, _>>()?;
         Nvrtc::of(libraries, &file.display().to_string())
@@ -112,7 +113,7 @@ impl Nvrtc {
         let counted = unsafe { (functions.architecture_count)(&mut count) };
         functions.check(counted, "nvrtcGetNumSupportedArchs")?;
         let mut architectures = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: there is room for so many numbers.
+        // SAFETY: there is room for as many numbers as were counted.
         let listed = unsafe { (functions.architectures)(architectures.as_mut_ptr()) };
         functions.check(listed, "nvrtcGetSupportedArchs")?;
         Ok(Nvrtc { version: (major, minor), architectures, functions, _libraries: libraries })
@@ -123,7 +124,7 @@ impl Nvrtc {
         refusal(self.version, &self.architectures, i32::try_from(architecture).ok()?)
     }
 
-    /// Compiles a source, which may include our headers: its code, and what the compiler says.
+    /// Compiles a source, which may include our headers. Returns its code, and what the compiler says.
     ///
     /// # Errors
     /// What the compiler says.
@@ -169,17 +170,17 @@ impl Functions {
         if answer == 0 {
             return Ok(());
         }
-        // SAFETY: any number will do; the text is static and ends in NUL.
+        // SAFETY: any number is allowed; the text is static and ends in NUL.
         let text = unsafe { CStr::from_ptr((self.error)(answer)) };
         Err(format!("{call}: {}", text.to_string_lossy()))
     }
 }
 
-/// The functions of a compiler's library, or the first that it lacks.
+/// The functions of a compiler's library, or the name of the first one that it lacks.
 fn functions(library: &Library) -> Result<Functions, &'static str> {
     macro_rules! function {
         ($name:literal) => {
-            // SAFETY: the functions have had these types ever since there were any.
+            // SAFETY: the functions have had these types in all versions.
             *unsafe { library.get($name) }.map_err(|_| $name)?
         };
     }
@@ -232,7 +233,7 @@ impl<'a> Program<'a> {
         Ok(Program { compiler, handle })
     }
 
-    /// What two functions give, one the size of what the other stores.
+    /// What a pair of functions gives: one tells the size of what the other stores.
     fn bytes(
         &self,
         call: &str,
@@ -243,7 +244,7 @@ impl<'a> Program<'a> {
         // SAFETY: the program lives, here and below; the compiler stores a number.
         self.compiler.functions.check(unsafe { size(self.handle, &mut count) }, call)?;
         let mut bytes = vec![0_u8; count];
-        // SAFETY: as above, and there is room for so many bytes.
+        // SAFETY: as above, and there is room for this many bytes.
         let stored = unsafe { store(self.handle, bytes.as_mut_ptr().cast()) };
         self.compiler.functions.check(stored, call).map(|()| bytes)
     }
@@ -262,7 +263,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 }
 
 fn open(file: &Path) -> Result<Library, String> {
-    // SAFETY: NVIDIA's libraries run nothing of consequence when loaded.
+    // SAFETY: NVIDIA's libraries run nothing harmful when they are loaded.
     unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| error.to_string())
 }
 
@@ -273,10 +274,10 @@ fn folders() -> Vec<PathBuf> {
     named.into_iter().chain(toolkits).chain([PathBuf::from("/usr/local/cuda/lib64")]).collect()
 }
 
-/// Names of compilers whose code such a driver loads.
+/// File names of compilers whose code this driver loads.
 fn usable(driver: Option<i32>) -> &'static [&'static str] {
     match driver {
-        // What is without a version may be any.
+        // The name without a version could be any version.
         Some(version) if version < 13_000 => &LIBRARIES[1..2],
         _ => &LIBRARIES,
     }
@@ -287,7 +288,7 @@ fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
     names.iter().map(|name| folder.join(name)).find(|file| file.exists())
 }
 
-/// What must be loaded before the compiler, which then finds it by its name.
+/// Libraries that must be loaded before the compiler, which then finds them by name.
 fn builtins_beside(compiler: &Path) -> Vec<PathBuf> {
     let entries = compiler.parent().and_then(|folder| folder.read_dir().ok());
     let names = entries.into_iter().flatten().flatten().map(|entry| entry.path());
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(find(Some(12_090)), None, "another folder may have one");
     }
 
-    /// A library of these functions, which do nothing but answer 0, and of a version.
+    /// Makes a library with these functions, which only return 0, and with a version.
     fn library(folder: &Path, functions: &[&str]) -> PathBuf {
         let mut text = "int nvrtcVersion(int* major, int* minor) { *major = 11; *minor = 3; return 0; }\n\
                         int nvrtcGetNumSupportedArchs(int* count) { *count = 2; return 0; }\n\
@@ -350,7 +351,7 @@ mod tests {
         "nvrtcGetErrorString",
     ];
 
-    /// Whatever other compiler this process has loaded.
+    /// Whichever other compilers this process has loaded.
     #[test]
     fn functions_are_those_of_the_file() {
         let _other = Nvrtc::load(None);

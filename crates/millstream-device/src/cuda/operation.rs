@@ -1,4 +1,4 @@
-//! What lanes do, and what has become of it.
+//! The operations of lanes, and what has become of them.
 
 use std::sync::Arc;
 
@@ -16,33 +16,33 @@ use crate::task::{Followers, Task};
 use crate::trace::Tracing;
 use crate::{Error, Result};
 
-/// What a lane does, one after the other.
+/// The operations of a lane, performed one after another.
 pub(super) type Queue = InOrder<Submission, Operation>;
 
-/// What a lane does for one of its streams.
+/// An operation that a lane performs for one of its streams.
 pub(super) struct Operation {
     pub(super) work: Work,
-    /// The stream's.
+    /// The first failure of that stream.
     pub(super) cause: Arc<FirstCause>,
 }
 
-/// A task, and how it is traced if it is.
+/// A task, with its tracing if it is traced.
 pub(super) type TracedTask = (Task, Option<Box<Tracing>>);
 
 pub(super) enum Work {
     Run(TracedTask),
-    /// The same, and a point right behind it.
+    /// The same, with a point right behind it.
     RunTo(TracedTask, Event, Followers),
-    /// Makes the driver's stream say when it has come to here.
+    /// Makes the driver's stream tell when it has come to here.
     Point(Option<Event>, Option<Held>),
-    /// The same, of an event that only the host waits for.
+    /// The same for an event that only the host waits for.
     End(Event),
     Wait(Event),
 }
 
 impl Operation {
-    /// Makes one launch of this and the next, if they are launches of one kernel and stream
-    /// that can be; gives the next back if not.
+    /// Merges this launch and the next one, if they are launches of the same kernel and stream and
+    /// can be merged; otherwise returns the next one.
     pub(super) fn join(&mut self, next: Operation) -> Option<Operation> {
         match (&mut self.work, next) {
             (
@@ -56,7 +56,7 @@ impl Operation {
         }
     }
 
-    /// What it records, if that.
+    /// The event that it records, if any.
     pub(super) fn event(&self) -> Option<&Event> {
         match &self.work {
             Work::RunTo(_, event, _) | Work::Point(Some(event), _) | Work::End(event) => {
@@ -66,8 +66,9 @@ impl Operation {
         }
     }
 
-    /// What it must come after and a lane's stream of the driver must not wait for: an event that is
-    /// pending, and either not recorded on a GPU or on another lane that needs the host.
+    /// The event that this operation must come after and that the lane's stream must not wait for
+    /// in the driver: one that is pending, and either has not been recorded on a GPU or is on
+    /// another lane that needs the host.
     pub(super) fn obstacle(&self, lane: usize) -> Option<Event> {
         let Work::Wait(event) = &self.work else { return None };
         let may_wait = |native: &NativeEvent| native.lane == lane || !native.needs_host();
@@ -82,24 +83,25 @@ impl Operation {
     }
 }
 
-/// What has become of an operation, until whoever submits it holds the stream's lock no more.
+/// What has become of an operation. To be finished once its submitter no longer holds the stream's lock.
 #[must_use = "somebody may wait"]
 pub(crate) enum Submitted {
-    /// It waits behind others; whoever performs those performs it.
+    /// It waits behind others; whoever performs those performs it, too.
     Queued,
     /// It waits behind too many others.
     Crowded(Arc<Lane>),
-    /// It is the first that is left to the GPU's thread.
+    /// It is the first one that is left to the GPU's thread.
     Left(Arc<Lane>, Busy),
-    /// It is the first that waits, for whoever has submitted it.
+    /// It is the first one that waits, until its submitter begins it.
     Held(Arc<Lane>),
-    /// It is the first of its stream that waits, for this.
+    /// It is the first one of its stream that waits, for this event.
     HeldUp(Arc<StreamQueue>, Event),
     Performed(Performed),
 }
 
 impl Submitted {
-    /// Says who goes on, and tells who wants to hear. The caller holds no lock that those may want.
+    /// Sees to it that somebody goes on, and tells listeners. The caller must hold no lock that
+    /// those may want.
     ///
     /// # Errors
     /// What the driver refused.
@@ -115,19 +117,19 @@ impl Submitted {
         Ok(())
     }
 
-    /// The same, of an operation that has waited: a failure is told to those who wait for its event.
+    /// The same for an operation that has waited: those who wait for its event are told of a failure.
     pub(super) fn finish_late(self, poison: &Poison) {
         match self {
             Submitted::Performed(performed) => performed.tell(poison),
-            // Nothing is refused that is not performed.
+            // Only performed operations can be refused.
             submitted => drop(submitted.finish()),
         }
     }
 
-    /// As [`Submitted::finish`], but what waits for whoever has submitted it is performed here.
+    /// As [`Submitted::finish`], but an operation that waits for its submitter is performed here.
     ///
     /// # Errors
-    /// What the driver refused at once, of what has not waited.
+    /// What the driver refused at once, if the operation did not wait.
     pub(crate) fn begin_here(self) -> Result<()> {
         match self {
             Submitted::Held(lane) => {
@@ -139,20 +141,20 @@ impl Submitted {
     }
 }
 
-/// What the driver has been given, or not.
+/// An operation that has been given to the driver, or refused.
 pub(crate) struct Performed {
     pub(super) result: Result<()>,
     /// Its event, if it has one.
     pub(super) event: Option<Event>,
-    /// The stream's failure, if this was its first.
+    /// The stream's failure, if this operation caused the first one.
     pub(super) failed: Untold,
-    /// Why a kernel was refused before its event, which fails for that.
+    /// Why the kernel before the event was refused, if it was; the event then fails for that reason.
     pub(super) refused: Option<Box<Error>>,
 }
 
 impl Performed {
-    /// Tells those who wait for the event that it is recorded, or listen for failures; a failure
-    /// is the caller's.
+    /// Tells those who wait for the event that it has been recorded, and listeners of a failure. A
+    /// failure is returned to the caller.
     pub(super) fn told(mut self) -> Result<()> {
         let refused = self.refused.take();
         self.told_of_event()?;
@@ -167,8 +169,9 @@ impl Performed {
         self.result
     }
 
-    /// Tells those who wait for the event of a failure, too: nobody else does. Nor will anybody know
-    /// when what the event comes after is over, which is then no better than after a fault.
+    /// Also tells those who wait for the event of a failure, since nobody else does. If the event
+    /// could not be recorded, nobody will know when what it comes after is over, which is as bad as
+    /// after a fault.
     pub(super) fn tell(self, poison: &Poison) {
         let event = self.event.clone();
         if let (Err(error), Some(event)) = (self.told_of_event(), event) {

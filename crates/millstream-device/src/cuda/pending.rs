@@ -12,7 +12,7 @@ use crate::event::{Event, EventStatus};
 use crate::first_cause::FirstCause;
 use crate::task::Task;
 
-/// Something to be let go when a lane has come to a certain point.
+/// Something to be dropped when a lane has come to a certain point.
 pub(super) enum Held {
     /// What an operation uses.
     Task(#[expect(dead_code, reason = "only dropped")] Task),
@@ -23,36 +23,36 @@ pub(super) enum Held {
 
 /// What happens when a lane has come to a certain point.
 pub(super) struct Pending {
-    /// Its number in the lane.
+    /// The point's number in the lane.
     pub(super) point: u64,
     pub(super) event: Option<Event>,
-    /// The driver's event, which is asked for on a lane without a word.
+    /// The driver's event, which is queried on a lane without a word.
     pub(super) native: Option<Arc<NativeEvent>>,
     pub(super) cause: Arc<FirstCause>,
-    /// What had failed when it was submitted: what the driver refuses later is not before it.
+    /// What had failed when the point was submitted: what the driver refuses later is not before it.
     pub(super) failed: Option<Error>,
-    /// Events that streams of this lane have waited for since the point before.
+    /// Events that the lane's streams have waited for since the point before.
     pub(super) after: Vec<(Event, Arc<FirstCause>)>,
-    /// What the operations before use.
+    /// What the operations since the point before use.
     pub(super) held: Vec<Held>,
 }
 
 impl Pending {
-    /// Whether all events it comes after are known to be over.
+    /// Whether all events that the point comes after are known to be over.
     pub(super) fn is_ready(&self) -> bool {
         self.after.iter().all(|(event, _)| event.status() != EventStatus::Pending)
     }
 
-    /// The point is reached.
+    /// The lane has come to the point.
     pub(super) fn finish(mut self) {
         self.hear();
-        // Memory first: whoever hears of the event may want it. Some of it may be the program's.
+        // Memory first, since whoever hears of the event may want it. A drop may run code of the program.
         std::mem::take(&mut self.held).into_iter().for_each(|held| contain(move || drop(held)));
         self.complete();
     }
 
-    /// A GPU has had a fault. The streams of others may still come to the point, of which nobody will
-    /// hear: what is held is leaked.
+    /// Ends the point after a fault of some GPU. The streams of other GPUs may still be on their
+    /// way to the point, and nobody will hear when they arrive: what is held is leaked.
     pub(super) fn fail(mut self, poison: &Error) {
         self.hear();
         std::mem::forget(std::mem::take(&mut self.held));
@@ -60,7 +60,7 @@ impl Pending {
         self.complete();
     }
 
-    /// Of events that have failed.
+    /// Fails the streams that have waited for failed events.
     fn hear(&mut self) {
         for (event, cause) in self.after.drain(..) {
             if let EventStatus::Failed(error) = event.status() {

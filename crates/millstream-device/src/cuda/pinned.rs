@@ -1,4 +1,4 @@
-//! Pinned memory of the host, kept for the next user as that of GPUs is.
+//! Pinned memory of the host, kept for the next user as memory of GPUs is.
 
 use std::sync::Arc;
 
@@ -12,14 +12,15 @@ use crate::launching::while_nobody_launches;
 use crate::poison::Poison;
 use crate::{Error, Result};
 
-/// So many pinned bytes are kept at least, in use or not; else twice as many as have been in use at
-/// once. The system cannot swap them, and may end a process before the driver refuses it more.
+/// At least this many pinned bytes are kept, used or not; or, if that is more, twice as many as
+/// have been in use at once. The system cannot swap them out, and may kill a process before the
+/// driver refuses to pin more.
 const PINNED: usize = 1 << 30;
 
 /// Pinned memory of the host, which every GPU reaches.
 #[derive(Debug)]
 pub(crate) struct PinnedPool {
-    /// Whoever pins must have a context.
+    /// To pin memory, a thread needs a current context.
     context: Arc<GpuContext>,
     poison: Poison,
     exact: bool,
@@ -32,12 +33,12 @@ struct PinnedBlocks {
     free: FreeBlocks,
     unused: usize,
     in_use: usize,
-    /// Most that has been in use at once.
+    /// The most bytes that have been in use at once.
     peak: usize,
 }
 
 impl PinnedBlocks {
-    /// A block for somebody, of those that nobody uses.
+    /// Takes a free block of this size, if there is one.
     fn take(&mut self, bytes: usize) -> Option<u64> {
         let address = self.free.take(bytes)?;
         self.unused -= bytes;
@@ -56,8 +57,8 @@ impl PinnedBlocks {
         self.free.put(bytes, address);
     }
 
-    /// Blocks that nobody uses, while there are too many for so many bytes more to be pinned. The
-    /// smallest go first: what is wanted in turn then stays.
+    /// Takes free blocks as long as too many bytes are kept for `more` bytes to be pinned. The
+    /// smallest large blocks go first, so that sizes that are used again and again stay.
     fn take_surplus(&mut self, more: usize) -> Vec<u64> {
         let most = PINNED.max(2 * self.peak.max(self.in_use + more));
         let mut surplus = Vec::new();
@@ -85,8 +86,7 @@ impl PinnedPool {
     /// Memory with these contents; `None` if there is not enough.
     ///
     /// # Errors
-    /// The failure that poisoned the process: a GPU may still write to blocks that
-    /// are free.
+    /// The failure that poisoned the process: a GPU may still write to free blocks.
     pub(crate) fn allocate(
         self: &Arc<Self>,
         bytes: usize,
@@ -126,7 +126,7 @@ impl PinnedPool {
         Ok(address)
     }
 
-    /// Blocks that nobody uses go back to the driver.
+    /// Gives free blocks back to the driver.
     pub(super) fn give_back_unused(&self) {
         let blocks = self.blocks.lock().take_all();
         blocks.into_iter().for_each(|address| self.give_to_driver(address));
@@ -136,7 +136,7 @@ impl PinnedPool {
         let mut address = std::ptr::null_mut();
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         let answer = while_nobody_launches(|| {
-            // Once more: whatever happens while this thread waits may bind another context.
+            // Bound once more, since whatever happens while this thread waits may bind another context.
             self.context.bind()?;
             // SAFETY: a context is current.
             Ok(unsafe { sys::cuMemHostAlloc(&mut address, bytes, flags) })
@@ -151,7 +151,7 @@ impl PinnedPool {
     }
 
     fn give_to_driver(&self, address: u64) {
-        // A GPU that has failed may still write there: leaked.
+        // A failed GPU may still write there: leak it.
         if self.poison.get().is_some() {
             return;
         }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn no_more_is_pinned_than_twice_what_was_in_use() {
         let mut blocks = PinnedBlocks::default();
-        // Sizes that grow, as answers of ever larger graphs: none is of use again.
+        // Sizes that grow, like answers for ever larger graphs: none of them can be used again.
         for gigabytes in 1..=8 {
             let bytes = gigabytes * PINNED;
             assert_eq!(blocks.take(bytes), None);
@@ -207,7 +207,7 @@ mod tests {
             assert!(blocks.in_use + blocks.unused <= 2 * bytes, "{gigabytes} GiB: {blocks:?}");
             blocks.put(bytes, gigabytes as u64);
         }
-        // Two in turn stay, also beside smaller ones.
+        // Two sizes used in turn stay, even beside smaller ones.
         for gigabytes in [7, 8, 7, 8] {
             assert_eq!(blocks.take(gigabytes * PINNED), Some(gigabytes as u64));
             blocks.put(gigabytes * PINNED, gigabytes as u64);

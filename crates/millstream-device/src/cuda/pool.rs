@@ -1,15 +1,13 @@
-//! Memory of GPUs, kept for the next user: it is slow to get, and freeing it waits for the whole
-//! device.
+//! Memory of GPUs, kept for the next user: it is slow to get, and freeing it waits for the whole device.
 //!
-//! It is plain (`cuMemAlloc`), so that peers reach it. It is zeroed before it
-//! is given away again, unless whoever wants it writes it first: all blocks that wait for that at
-//! once, since waiting for the GPU takes longer than zeroing most of them; but those whose last user
-//! wrote them first wait for another who does. Not when they are dropped: that may happen on
-//! the reactor's thread, which must never wait for a device that waits for the reactor.
-//! Where there is no memory left, what nobody uses goes back to the driver, of all contexts of the
-//! process. `MILLSTREAM_EXACT_ALLOCATIONS=1` asks for exactly what is wanted and uses
-//! nothing again, for memory checkers. Blocks are then freed before the next
-//! allocation.
+//! It is plain (`cuMemAlloc`), so that peers reach it. It is zeroed before it is given out again,
+//! unless the next user writes it first. All blocks that wait to be zeroed are zeroed together,
+//! since waiting for the GPU takes longer than zeroing most of them; but blocks whose last user was
+//! to write them first are kept for another such user. Blocks are not zeroed when they are dropped:
+//! that may happen on the reactor's thread, which must never wait for a device that waits for the
+//! reactor. When no memory is left, all contexts of the process give their free blocks back to the
+//! driver. `MILLSTREAM_EXACT_ALLOCATIONS=1`, for memory checkers, allocates exactly what is asked
+//! for and reuses nothing; blocks are then freed before the next allocation.
 
 use std::sync::{Arc, Weak};
 
@@ -22,23 +20,23 @@ use crate::Result;
 use crate::block::Contents;
 use crate::launching::while_nobody_launches;
 
-/// Of all contexts of the process, with the numbers of their GPUs.
+/// The pools of all contexts of the process, with the numbers of their GPUs.
 static GPU_POOLS: Mutex<Vec<(usize, Weak<GpuPool>)>> = Mutex::new(Vec::new());
 
-/// Larger ones are zeroed alone, when somebody wants them.
+/// Larger blocks are zeroed alone, when somebody wants them.
 const ZEROED_TOGETHER: usize = 64 << 20;
 
 /// Memory of one GPU.
 pub(crate) struct GpuPool {
     context: Arc<GpuContext>,
     exact: bool,
-    /// Blocks as their last users left them. A lock of its own, which is never held while a GPU is
-    /// waited for.
+    /// Blocks as their last users left them. They have a lock of their own, which is never held
+    /// while waiting for a GPU.
     dropped: Mutex<Vec<DroppedBlock>>,
     state: Mutex<GpuPoolState>,
 }
 
-/// A block that nobody uses any more, and what its last user had wanted to be in it.
+/// A block that has been dropped, and what its last user wanted it to contain.
 struct DroppedBlock {
     bytes: usize,
     address: u64,
@@ -49,13 +47,13 @@ struct GpuPoolState {
     zeroed: FreeBlocks,
     /// Not zeroed yet.
     used: FreeBlocks,
-    /// Not zeroed, as their last users had them.
+    /// Not zeroed, and kept as their last users left them for users that write first.
     overwritten: FreeBlocks,
-    /// Where blocks are zeroed.
+    /// The stream on which blocks are zeroed.
     stream: sys::CUstream,
 }
 
-// SAFETY: driver handles may be used from any thread, here behind the lock.
+// SAFETY: driver handles may be used from any thread; here, they are behind the lock.
 unsafe impl Send for GpuPoolState {}
 
 impl GpuPoolState {
@@ -96,7 +94,7 @@ impl GpuPool {
         bytes: usize,
         contents: Contents,
     ) -> Result<Option<GpuMemory>> {
-        // Before the lock.
+        // Waits at the gate before it takes the lock.
         while_nobody_launches(|| self.allocate_now(bytes, contents))
     }
 
@@ -137,7 +135,7 @@ impl GpuPool {
         }
     }
 
-    /// The state, with what has been dropped.
+    /// The state, to which the blocks dropped so far have been added.
     fn gathered(&self) -> MutexGuard<'_, GpuPoolState> {
         let mut state = self.state.lock();
         let dropped = std::mem::take(&mut *self.dropped.lock());
@@ -145,13 +143,13 @@ impl GpuPool {
         state
     }
 
-    /// What nobody uses goes back to the driver. The GPU's context is the calling thread's.
+    /// Gives free blocks back to the driver. The GPU's context must be current on this thread.
     fn give_back_unused(&self) {
         let unused = self.gathered().take_all();
         unused.into_iter().for_each(|address| self.give_to_driver(address));
     }
 
-    /// A block that has been used or is new.
+    /// A used or new block, whatever it contains.
     fn take_unzeroed(&self, state: &mut GpuPoolState, bytes: usize) -> Result<Option<u64>> {
         let GpuPoolState { zeroed, used, overwritten, .. } = state;
         let known = used.take(bytes).or_else(|| overwritten.take(bytes));
@@ -161,7 +159,7 @@ impl GpuPool {
         self.take_from_driver(bytes)
     }
 
-    /// Zeroes a block, and others that wait for it.
+    /// Zeroes a block, together with others that wait for that.
     fn zero(&self, state: &mut GpuPoolState, bytes: usize, address: u64) -> Result<u64> {
         let mut blocks = state.used.take_up_to(ZEROED_TOGETHER);
         blocks.push((bytes, address));
@@ -195,28 +193,28 @@ impl GpuPool {
     }
 
     fn give_to_driver(&self, address: u64) {
-        // SAFETY: allocated by this context; nobody uses it. A failure leaves
-        // nothing to do.
+        // SAFETY: allocated by this context and unused. There is nothing to do about a failure.
         let _ = unsafe { sys::cuMemFree_v2(address) };
     }
 }
 
 impl GpuContext {
-    /// Gives memory of this GPU that nobody uses back to the driver, of all contexts of the process:
-    /// they share one of the driver's. It is the calling thread's before and after, and nobody launches.
+    /// Gives free memory of this GPU back to the driver, from all contexts of the process: they
+    /// share the driver's primary context. It must be current on this thread, and is so afterwards;
+    /// nobody may launch meanwhile.
     pub(super) fn give_back_unused(&self) -> Result<()> {
         let all = GPU_POOLS.lock();
         let of_this_gpu = all.iter().filter(|(ordinal, _)| *ordinal == self.ordinal);
         let pools: Vec<_> = of_this_gpu.filter_map(|(_, pool)| pool.upgrade()).collect();
         drop(all);
         pools.iter().for_each(|pool| pool.give_back_unused());
-        // The last reference to a pool may go here, and with it a context.
+        // This may drop the last reference to a pool, and with it a context.
         drop(pools);
         self.bind()
     }
 
-    /// The answer of a call that takes memory of this GPU: asked again, if there was none, when what
-    /// nobody uses has been given back. As [`GpuContext::give_back_unused`] otherwise.
+    /// The answer of a call that takes memory of this GPU. If there is none left, free memory is
+    /// given back, and the call is made again. Otherwise as [`GpuContext::give_back_unused`].
     pub(super) fn with_memory(&self, mut call: impl FnMut() -> CUresult) -> Result<CUresult> {
         match call() {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => {

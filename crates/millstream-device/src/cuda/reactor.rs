@@ -1,5 +1,5 @@
-//! The thread of each GPU that sees its streams come to their points, and wakes
-//! whoever waits: one for all would be busy with the copies of four.
+//! The thread of each GPU that sees the GPU's streams come to their points, and wakes those who
+//! wait. A single thread for all GPUs would be busy with the copies of four.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,15 +12,14 @@ use crate::poison::Poison;
 use crate::reactor::Parking;
 use crate::{Error, Result};
 
-/// How long it sleeps between looks when nothing has happened for long.
+/// How long the thread sleeps between looks if nothing has happened for a while.
 const SLEEP: Duration = Duration::from_micros(20);
-/// How often streams are asked whether they are alive: a faulted one never
-/// writes its word.
+/// How often streams are probed for being alive: a stream with a fault never writes its word.
 const PROBE: Duration = Duration::from_millis(2);
 
-/// Pauses as briefly as befits a thread that has waited for a GPU for so long;
-/// false when it should rather sleep. A core that sleeps takes a tenth of a
-/// millisecond to wake, as long as many a run.
+/// Makes a short pause that suits a thread that has waited for a GPU for this long. Returns false
+/// if the thread should rather sleep. A sleeping core takes a tenth of a millisecond to wake, as
+/// long as many a run.
 pub(crate) fn stay_awake(waited: Duration) -> bool {
     match waited {
         waited if waited < SPIN => std::hint::spin_loop(),
@@ -30,9 +29,9 @@ pub(crate) fn stay_awake(waited: Duration) -> bool {
     true
 }
 
-/// How long a thread looks without a pause.
+/// How long a thread looks without pausing.
 const SPIN: Duration = Duration::from_micros(200);
-/// How long it only yields after that.
+/// How long it then only yields.
 const YIELD: Duration = Duration::from_millis(2);
 
 thread_local! {
@@ -61,27 +60,27 @@ impl ReactorHandle {
         }))
     }
 
-    /// Something waits.
+    /// Something waits: wakes the thread.
     pub(super) fn notify(&self) {
         if let Some(thread) = self.0.thread.get() {
             self.0.parking.notify(thread);
         }
     }
 
-    /// Starts the thread over a GPU's lanes.
+    /// Starts the thread that watches a GPU's lanes.
     pub(super) fn start(&self, lanes: Vec<Arc<Lane>>) -> Result<Reactor> {
         let (shared, watched) = (Arc::clone(&self.0), lanes.clone());
         let thread = std::thread::Builder::new()
             .name("millstream reactor".to_string())
             .spawn(move || run(&shared, &watched))
             .map_err(|error| Error::Start { reason: error.to_string() })?;
-        // Lanes are submitted to only after this.
+        // Nothing is submitted to the lanes before this.
         let _ = self.0.thread.set(thread.thread().clone());
         Ok(Reactor { handle: self.clone(), lanes, thread: Some(thread) })
     }
 }
 
-/// The thread; ended when dropped.
+/// The thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Reactor {
     handle: ReactorHandle,
@@ -94,8 +93,8 @@ impl Drop for Reactor {
         self.handle.0.stop.store(true, Ordering::Release);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        // The last user may have been a callback of a reactor, or an operation of a
-        // host device, which others may wait for: the thread then ends on its own.
+        // The last user may have been a callback of a reactor, or an operation of a host device,
+        // for which others may be waiting. The thread then ends on its own.
         if !IS_REACTOR.get() && !self.lanes.iter().any(|lane| lane.has_operations_waiting()) {
             let _ = thread.join();
         }
@@ -107,7 +106,7 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
     let (mut progress, mut probed) = (Instant::now(), Instant::now());
     let mut probes = 0;
     loop {
-        // Also while others make progress: who waits for a faulted one makes none.
+        // Also while others make progress: those who wait for a faulted stream make none.
         if probed.elapsed() > PROBE {
             probe(lanes, probes);
             probes += 1;
@@ -122,7 +121,7 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
             if shared.stop.load(Ordering::Acquire) {
                 return;
             }
-            // More often comes soon, and waking takes as long as many a run.
+            // As a rule more comes soon, and waking takes as long as many a run.
             if stay_awake(progress.elapsed()) {
                 continue;
             }
@@ -139,8 +138,8 @@ fn run(shared: &Shared, lanes: &[Arc<Lane>]) {
     }
 }
 
-/// Asks a busy stream, another one each time, whether it is alive; a fault is
-/// remembered, and seen by the next sweep.
+/// Probes a busy stream, another one each time, for being alive. A fault is remembered, and seen by
+/// the next sweep.
 fn probe(lanes: &[Arc<Lane>], turn: usize) {
     let busy: Vec<_> = lanes.iter().filter(|lane| !lane.is_idle()).collect();
     if let Some(lane) = busy.get(turn % busy.len().max(1)) {
@@ -148,9 +147,9 @@ fn probe(lanes: &[Arc<Lane>], turn: usize) {
     }
 }
 
-/// Finishes the points that are reached; whether there was one.
+/// Finishes the points that have been reached. Returns whether there were any.
 fn sweep(shared: &Shared, lanes: &[Arc<Lane>]) -> bool {
     let poison = shared.poison.get();
-    // Every lane, whatever was found before.
+    // Every lane, even if points were found before.
     lanes.iter().fold(false, |found, lane| lane.finish(poison) | found)
 }

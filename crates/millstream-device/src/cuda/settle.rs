@@ -1,4 +1,4 @@
-//! Waiting for what was left to threads. `README.md` beside this file says why.
+//! Waiting until what was left to threads has been submitted. `README.md` beside this file says why.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::operation::{Operation, Queue};
 use super::reactor::stay_awake;
 use crate::launching::Inside;
 
-/// What waits to be submitted in order.
+/// A queue of operations that wait to be submitted in order.
 trait Waiting: Send + Sync {
     fn outstanding(&self) -> usize;
     fn arrived(&self) -> u64;
@@ -35,39 +35,38 @@ impl<S: Send, T: Send> Waiting for InOrder<S, T> {
 
 type Queues = Mutex<Vec<Weak<dyn Waiting>>>;
 
-/// Of streams that have waited for the host, whose operations go on to lanes: of the whole process, as
-/// the driver's locks are. Without the streams and lanes, which nobody may hold here who could be their
-/// last user.
+/// Queues of streams that have waited for the host, whose operations go on to lanes. They are those
+/// of the whole process, as the driver's locks are. Streams and lanes themselves are not held here,
+/// since nobody may become their last user here.
 static STREAMS: Queues = Mutex::new(Vec::new());
-/// Of lanes that are left something.
+/// Queues of lanes to whose threads something has been left.
 static LANES: Queues = Mutex::new(Vec::new());
-/// Those that somebody resumes, or will.
+/// How many queues somebody resumes or is going to resume.
 static BUSY: AtomicUsize = AtomicUsize::new(0);
-/// Those who settle now.
+/// How many threads are settling now.
 static SETTLING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static RESUMING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How long between looks that find nothing for long.
+/// How long to sleep between looks that have found nothing for a while.
 pub(super) const SLEEP: Duration = Duration::from_micros(20);
 
-/// Waits until the driver has been given what was left to threads so far, but for what is
-/// held up.
+/// Waits until the driver has been given what was left to threads so far, except operations that are held up.
 ///
-/// Whoever asks the driver for something that may wait for a GPU has to call this, and to
-/// hold no lock that a callback may want: the driver waits with locks held, and a kernel
-/// that runs may wait for one that a thread has still to launch.
+/// To be called before asking the driver for something that may wait for a GPU, without holding a
+/// lock that a callback may want: the driver waits with locks held, and a running kernel may wait
+/// for one that a thread has still to launch.
 pub(crate) fn settle() {
-    // Acquire: pairs with the release in `drop`. What this thread has left itself it sees, and
-    // what it was told of, too.
+    // Acquire: pairs with the release in `drop`. What this thread has left itself, and what it was
+    // told about, it sees in any case.
     if BUSY.load(Ordering::Acquire) == 0 || is_resuming() {
         return;
     }
-    // Relaxed, and below: launches that gather look again, and gather for a while at most.
+    // Relaxed, here and below: launches that gather look again, and gather only for a limited time.
     SETTLING.fetch_add(1, Ordering::Relaxed);
-    // In this order, that of an operation's way.
+    // In this order, which is an operation's way.
     for queues in [&STREAMS, &LANES] {
         let queues: Vec<_> = queues.lock().iter().filter_map(Weak::upgrade).collect();
         for queue in queues.iter().filter(|queue| queue.outstanding() > 0) {
@@ -78,17 +77,17 @@ pub(crate) fn settle() {
     SETTLING.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Whether somebody settles, for whom launches do not gather.
+/// Whether somebody is settling; if so, launches do not gather.
 pub(super) fn does_anybody_settle() -> bool {
     SETTLING.load(Ordering::Relaxed) > 0
 }
 
-/// Whether others may wait for this thread to go on.
+/// Whether others may be waiting for this thread to go on.
 pub(super) fn is_resuming() -> bool {
     RESUMING.get() > 0
 }
 
-/// Waits for what comes soon, as a rule.
+/// Waits for something that, as a rule, comes soon.
 pub(super) fn wait_until(is_there: impl Fn() -> bool) {
     let since = Instant::now();
     while !is_there() {
@@ -98,13 +97,13 @@ pub(super) fn wait_until(is_there: impl Fn() -> bool) {
     }
 }
 
-/// From now on [`settle`] waits for what is left in this queue of a lane.
+/// From now on, [`settle`] waits for what is left in this queue of a lane.
 pub(super) fn watch_lane(queue: &Arc<Queue>) {
     let queue = Arc::downgrade(queue);
     watch(&LANES, queue);
 }
 
-/// The same, for what is resumed of this queue of a stream.
+/// From now on, [`settle`] waits for what is resumed in this queue of a stream.
 pub(super) fn watch_stream(queue: &Arc<InOrder<(), Operation>>) {
     let queue = Arc::downgrade(queue);
     watch(&STREAMS, queue);
@@ -116,7 +115,7 @@ fn watch(queues: &Queues, queue: Weak<dyn Waiting>) {
     all.push(queue);
 }
 
-/// Held from before something is left that somebody is to resume for, until that has ended.
+/// To be held from before something is left that somebody will resume, until it has been resumed.
 #[derive(Debug)]
 pub(crate) struct Busy(());
 
@@ -135,8 +134,8 @@ impl Drop for Busy {
     }
 }
 
-/// Held by a thread that resumes a lane: it is waited for, and so waits for nobody itself,
-/// whatever the callbacks do that it calls.
+/// Held by a thread that resumes a lane. Others wait for this thread, so it waits for nobody
+/// itself, whatever the callbacks that it calls do.
 pub(super) struct Resuming {
     _busy: Busy,
     _inside: Inside,

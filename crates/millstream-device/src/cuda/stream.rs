@@ -1,6 +1,6 @@
-//! Streams of a GPU. The driver has few that run side by side (hardware queues
-//! alias beyond that), so any number of [`CudaStream`]s share a few [`Lane`](super::lane::Lane)s.
-//! No wait of a lane refers to a later submission, so sharing cannot close a cycle.
+//! Streams of a GPU. The driver has only a few streams that run side by side (beyond that, hardware
+//! queues alias), so any number of [`CudaStream`]s share a few [`Lane`](super::lane::Lane)s. No
+//! wait of a lane refers to a later submission, so sharing cannot close a cycle.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::first_cause::FirstCause;
 use crate::task::{Followers, Submitting, Task};
 use crate::{Error, Result};
 
-/// A stream: an order of its own on a lane it shares.
+/// A stream: an order of its own, on a lane that it shares.
 #[derive(Debug)]
 pub(crate) struct CudaStream {
     queue: Arc<StreamQueue>,
     cause: Arc<FirstCause>,
-    /// Whether other devices are parts of the GPU.
+    /// Whether other devices are parts of this GPU, too.
     is_shared: bool,
 }
 
@@ -40,13 +40,13 @@ impl CudaStream {
         &self.cause
     }
 
-    /// Fails the stream; whoever submits goes on.
+    /// Fails the stream; the caller goes on.
     pub(crate) fn fail(&self, cause: Error) -> Submitted {
         let failed = self.cause.set(cause);
         Submitted::Performed(Performed { result: Ok(()), event: None, failed, refused: None })
     }
 
-    /// Does what may take long, before any lock is taken: loading may wait for kernels that run.
+    /// Does in advance, before any lock is taken, what may take long: loading may wait for running kernels.
     pub(crate) fn prepare(&self, task: &Task, submitting: Submitting) -> Result<()> {
         if let Task::Launch(launch) = task {
             let context = self.queue.lane().context();
@@ -61,14 +61,14 @@ impl CudaStream {
         Ok(())
     }
 
-    /// By whom. Where devices share a GPU, not by a thread: streams may share a queue of the
-    /// hardware there, in which a kernel that waits for another device's must not lie before
-    /// that one.
+    /// Who submits. Where devices share a GPU, it is not a thread: streams there may share a queue
+    /// of the hardware, in which a kernel that waits for another device's kernel must not lie
+    /// before that one.
     fn submitting(&self, wanted: Submitting) -> Submitting {
         if self.is_shared { Submitting::Caller } else { wanted }
     }
 
-    /// By whom, [prepared](CudaStream::prepare).
+    /// Submits a task that has been [prepared](CudaStream::prepare), in this way.
     pub(crate) fn submit(&self, name: &Arc<str>, task: Task, submitting: Submitting) -> Submitted {
         let task = self.traced(name, task);
         match self.submitting(submitting) {
@@ -78,8 +78,9 @@ impl CudaStream {
         }
     }
 
-    /// How a task is traced, if it is. Not kernels of virtual devices that wait for each other: a mark
-    /// behind one of them might hold up the queue of the hardware in which the next one lies.
+    /// A task with its tracing, if it is traced. Virtual devices' kernels that wait for each other
+    /// are not: a mark behind one of them might hold up the hardware queue in which the next one
+    /// lies.
     fn traced(&self, name: &Arc<str>, task: Task) -> TracedTask {
         let lane = self.queue.lane();
         match self.is_shared && lane.is_of_gangs() {
@@ -88,7 +89,8 @@ impl CudaStream {
         }
     }
 
-    /// What can be done beforehand is done, so that kernels which wait for each other begin sooner.
+    /// Holds a launch. Does in advance what can be done, so that kernels that wait for each other
+    /// begin sooner.
     fn hold(&self, mut task: TracedTask) -> Submitted {
         let ready = match &mut task.0 {
             Task::Launch(launch) => launch.make_ready(self.queue.lane().context()),
@@ -100,7 +102,7 @@ impl CudaStream {
         }
     }
 
-    /// A kernel, prepared, and an event after it.
+    /// Submits a kernel that has been prepared, and an event after it.
     pub(crate) fn submit_with_event(
         &self,
         name: &Arc<str>,
@@ -115,25 +117,26 @@ impl CudaStream {
         }
     }
 
-    /// An event is complete at once if there is nothing to come after: that costs no call of the driver.
+    /// Records an event, which completes at once if there is nothing to come after: that takes no
+    /// call of the driver.
     pub(crate) fn record(&self, event: Event) -> Submitted {
         self.pass(Work::Point(Some(event), None), Lane::enter_after_all)
     }
 
-    /// The same for an event that only the host waits for: it needs none of the driver's, which takes
-    /// about a microsecond.
+    /// The same for an event that only the host waits for: it needs no event of the driver, which
+    /// would take about a microsecond.
     pub(crate) fn end(&self, event: Event) -> Submitted {
         self.pass(Work::End(event), Lane::enter_after_all)
     }
 
-    /// How many operations of its lane need the host to end.
+    /// The count of the lane's operations that need the host in order to end.
     pub(crate) fn needs_host(&self) -> Arc<AtomicUsize> {
         self.queue.lane().needs_host()
     }
 
-    /// Makes what comes next come after an event.
+    /// Makes what comes next on the stream come after an event.
     pub(crate) fn wait(&self, event: Event) -> Submitted {
-        // What is over needs no wait, and each wait costs the stream a microsecond.
+        // An event that is over needs no wait, and each wait costs the stream a microsecond.
         match event.is_complete() {
             true => Submitted::Queued,
             false => self.pass(Work::Wait(event), Lane::enter),
@@ -142,7 +145,7 @@ impl CudaStream {
 
     /// Holds `last` until everything submitted so far is over.
     pub(crate) fn close(&self, last: Box<dyn Any + Send>) {
-        // A poisoned lane lets go of nothing more.
+        // A poisoned lane releases nothing any more.
         let _ = self.pass(Work::Point(None, Some(Held::Other(last))), Lane::enter).finish();
     }
 

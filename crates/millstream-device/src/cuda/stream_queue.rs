@@ -1,4 +1,4 @@
-//! What of a stream waits for the host: other streams of its lane go on.
+//! Operations of a stream that wait for the host, while other streams of its lane go on.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,18 +10,19 @@ use super::operation::{Operation, Submitted};
 use super::settle::{Resuming, watch_stream};
 use crate::event::Event;
 
-/// The way of a stream's operations to the lane that it shares. What must come after an event for
-/// which the lane must not wait ([`Operation::obstacle`]) waits here, and what is behind it.
+/// The way of a stream's operations to the lane that it shares. An operation that must come after
+/// an event for which the lane must not wait ([`Operation::obstacle`]) waits here, and so does
+/// everything behind it.
 pub(crate) struct StreamQueue {
     lane: Arc<Lane>,
     operations: Arc<InOrder<(), Operation>>,
-    /// Of those in which something has waited.
+    /// Done when something first waits in this queue.
     watched: Once,
 }
 
 thread_local! {
-    /// Queues that this thread resumes next, while it resumes one: an event that a resumed operation
-    /// records may let another stream go on, and so forth, as often as there are streams.
+    /// Queues that this thread resumes next, while it is resuming one: an event that a resumed
+    /// operation records may let another stream go on, and so forth, as often as there are streams.
     static NEXT: RefCell<Option<VecDeque<Arc<StreamQueue>>>> = const { RefCell::new(None) };
 }
 
@@ -42,8 +43,8 @@ impl StreamQueue {
         &self.lane
     }
 
-    /// Gives an operation to the lane by `pass`, now or once what it must come after is over: then
-    /// the lane submits it as soon as it can.
+    /// Gives an operation to the lane by `pass`, either now or once what it must come after is
+    /// over; the lane then submits it as soon as it can.
     pub(super) fn submit(
         self: &Arc<Self>,
         operation: Operation,
@@ -67,7 +68,8 @@ impl StreamQueue {
         event.on_recorded(move || self.resume());
     }
 
-    /// Gives the lane what has waited; if this thread does that for another queue, after that one.
+    /// Gives the lane what has waited. If this thread is already doing so for another queue, this
+    /// one comes after it.
     fn resume(self: Arc<Self>) {
         let Some(_resuming) = Outermost::begin(&self) else { return };
         let mut queue = Some(self);
@@ -87,7 +89,7 @@ impl StreamQueue {
                     self.perform(operation, |lane, operation| passed = lane.enter(operation))
                 },
             );
-            // Without the queue's locks, because whoever hears may submit more.
+            // Without the queue's locks: those who hear may submit more.
             passed.finish_late(self.lane.poison());
             match rest {
                 Rest::None => return self.lane.end_waiting(),
@@ -112,11 +114,11 @@ impl StreamQueue {
     }
 }
 
-/// Held by a thread while it resumes one queue after the other.
+/// Held by a thread while it resumes queues, one after another.
 struct Outermost(Resuming);
 
 impl Outermost {
-    /// `None` if the thread resumes another queue already: this one is resumed after it.
+    /// `None` if the thread is already resuming another queue, after which it resumes this one.
     fn begin(queue: &Arc<StreamQueue>) -> Option<Outermost> {
         let outermost = |next: &RefCell<Option<VecDeque<_>>>| match &mut *next.borrow_mut() {
             Some(next) => {
@@ -128,7 +130,7 @@ impl Outermost {
                 true
             }
         };
-        // At the end of a thread there is no list any more.
+        // At the end of a thread, the list is gone.
         NEXT.try_with(outermost).unwrap_or(true).then(|| Outermost(Resuming::begin()))
     }
 
@@ -140,7 +142,7 @@ impl Outermost {
 
 impl Drop for Outermost {
     fn drop(&mut self) {
-        // At the end of a thread nothing is left of it either.
+        // At the end of a thread, the list is gone, too.
         let _ = NEXT.try_with(RefCell::take);
     }
 }

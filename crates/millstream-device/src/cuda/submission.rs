@@ -1,4 +1,4 @@
-//! What a lane has submitted, and which points of others it comes after.
+//! What a lane has submitted, and the points of other lanes that it comes after.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use super::pending::Held;
 use crate::event::Event;
 use crate::first_cause::FirstCause;
 
-/// What has been submitted.
+/// What a lane has submitted.
 #[derive(Default)]
 pub(super) struct Submission {
     /// The last point given out.
     pub(super) point: u64,
-    /// Whether the last that the driver was given is a kernel that says itself when it has come to that
-    /// point, for which nobody waits yet.
+    /// Whether the last task given to the driver is a kernel that tells when it has come to that
+    /// point, which nobody waits for yet.
     pub(super) tells: bool,
     pub(super) held: Vec<Held>,
     pub(super) after: Vec<(Event, Arc<FirstCause>)>,
-    /// Points of other lanes that this one comes after already.
+    /// For each other lane, the last of its points that this lane is known to come after.
     passed: HashMap<usize, u64>,
 }
 
@@ -27,12 +27,12 @@ impl Submission {
         self.point == finished && self.held.is_empty() && self.after.is_empty()
     }
 
-    /// Whether the lane comes after a point of another.
+    /// Whether this lane already comes after a point of another.
     pub(super) fn passes(&self, lane: usize, point: u64) -> bool {
         self.passed.get(&lane).is_some_and(|known| point <= *known)
     }
 
-    /// It does from now on: the driver has taken the wait.
+    /// The driver has taken the wait: from now on, this lane comes after that point.
     pub(super) fn passed(&mut self, lane: usize, point: u64) {
         self.passed.insert(lane, point);
     }

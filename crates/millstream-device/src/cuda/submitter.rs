@@ -1,5 +1,5 @@
 //! The thread of a GPU that submits what callers leave to it: a call of the driver takes
-//! microseconds, and whoever launches on many GPUs has none to spare.
+//! microseconds, which those who launch on many GPUs cannot spare.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -10,9 +10,9 @@ use super::lane::Lane;
 use super::reactor::stay_awake;
 use super::settle::Busy;
 
-/// Submits for all lanes of a GPU. The thread is started when it is first asked for; there is
-/// none if the process may have no more. It ends when this is dropped, after what it has been
-/// given.
+/// Submits for all lanes of a GPU. The thread is started when it is first needed; there is none if
+/// the process may have no more threads. It ends when this is dropped, after it has submitted what
+/// it was given.
 #[derive(Debug, Default)]
 pub(super) struct Submitter(OnceLock<Option<Submitting>>);
 
@@ -23,19 +23,19 @@ struct Submitting {
     state: Arc<AtomicU8>,
 }
 
-/// A lane to be resumed, which those wait for who settle.
+/// A lane to be resumed; those who settle wait for it.
 type Left = (Arc<Lane>, Busy);
 
-/// The thread looks for what comes next.
+/// The thread is looking for what comes next.
 const AWAKE: u8 = 0;
-/// It sleeps, until somebody wakes it.
+/// The thread sleeps until somebody wakes it.
 const ASLEEP: u8 = 1;
-/// It will wake.
+/// The thread is about to wake.
 const WAKING: u8 = 2;
 
 impl Submitter {
-    /// Resumes a lane on the thread; gives it back if that sleeps, and the caller had better:
-    /// waking it takes a hundred times as long as a launch.
+    /// Resumes a lane on the thread. Gives the lane back if the thread sleeps: then the caller
+    /// should resume it, since waking the thread takes a hundred times as long as a launch.
     pub(super) fn resume(&self, left: Left) -> Option<Left> {
         match self.thread() {
             Some(thread) if thread.is_awake() => {
@@ -45,7 +45,7 @@ impl Submitter {
         }
     }
 
-    /// Wakes the thread, if it sleeps, for what is left soon.
+    /// Wakes the thread, if it sleeps, for what will be left to it soon.
     pub(super) fn wake(&self) {
         let _ = self.thread().map(Submitting::is_awake);
     }
@@ -65,9 +65,9 @@ impl Submitting {
         Some(Submitting { lanes, state })
     }
 
-    /// If not, it will be.
+    /// Whether the thread is awake; if it is not, wakes it.
     fn is_awake(&self) -> bool {
-        // Relaxed, here and in `next`: whoever sees an old state is only slower.
+        // Relaxed, here and in `next`: whoever sees an old state only loses time.
         let relaxed = Ordering::Relaxed;
         let state = self.state.load(relaxed);
         if state == ASLEEP && self.state.compare_exchange(ASLEEP, WAKING, relaxed, relaxed).is_ok()
@@ -88,7 +88,7 @@ fn run(lanes: &Receiver<Option<Left>>, state: &AtomicU8) {
     }
 }
 
-/// The next lane to resume, looked for before the thread sleeps; `None` after the last.
+/// The next lane to resume. Looks for one for a while before the thread sleeps; `None` after the last.
 fn next(lanes: &Receiver<Option<Left>>, state: &AtomicU8) -> Option<Option<Left>> {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Words of pinned memory that streams write.
+//! Words of pinned memory, which streams write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,12 +9,12 @@ use super::pinned::{Pinned, PinnedPool};
 use crate::Result;
 use crate::block::Contents;
 
-/// Bytes from one word to the next: a cache line each.
+/// Bytes from one word to the next: each has its own cache line.
 const STRIDE: usize = 64;
 /// Words of a page: one for each stream of a few GPUs.
 const WORDS: usize = 64;
 
-/// Words that nobody uses.
+/// Words that are free for use.
 #[derive(Debug)]
 pub(crate) struct Words {
     pool: Arc<PinnedPool>,
@@ -26,7 +26,7 @@ impl Words {
         Arc::new(Words { pool: Arc::clone(pool), free: Mutex::new(Vec::new()) })
     }
 
-    /// A word that shows 0; `None` without memory.
+    /// A word that shows 0; `None` if there is no memory.
     ///
     /// # Errors
     /// The failure that poisoned the process.
@@ -42,7 +42,7 @@ impl Words {
         let Some((page, offset)) = free.pop() else { return Ok(None) };
         drop(free);
         let word = Word { page, offset, words: Arc::clone(self) };
-        // Release: comes before the stream's first write, as its submission does.
+        // Release: comes before the stream's first write, because its submission comes later.
         word.atomic().store(0, Ordering::Release);
         Ok(Some(word))
     }
@@ -63,14 +63,13 @@ impl Word {
         unsafe { &*self.page.address().wrapping_add(self.offset).cast() }
     }
 
-    /// Where devices find it.
+    /// The word's address on devices.
     pub(super) fn address(&self) -> u64 {
         self.page.address() as u64 + self.offset as u64
     }
 
     pub(super) fn load(&self) -> u32 {
-        // Acquire: pairs with the device's write of the word, which comes after
-        // what its stream did before.
+        // Acquire: pairs with the device's write of the word, which comes after what its stream did before.
         self.atomic().load(Ordering::Acquire)
     }
 }

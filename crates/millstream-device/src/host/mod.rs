@@ -23,15 +23,15 @@ use crate::kernel::Step;
 use crate::ledger::StreamIndex;
 use crate::{Error, Result, Waits};
 
-/// What one place in a stream's queue does.
+/// What an entry of a stream's queue does.
 pub(crate) enum Work {
-    /// A kernel or a copy, which runs as far as it comes without waiting.
+    /// A kernel or a copy, which runs as far as possible without waiting.
     Run(Box<dyn FnMut() -> Result<Step> + Send>),
     /// Completes an event.
     Record(Event),
     /// Holds the stream until an event is complete.
     Wait(Event),
-    /// The stream is gone: gives back its place in the clocks.
+    /// The stream is gone: gives its place in the clocks back.
     Close(OpenStream),
 }
 
@@ -52,10 +52,11 @@ pub(crate) struct StreamQueue {
 
 struct QueueState {
     operations: VecDeque<Operation>,
-    /// A thread drains the queue, or an event will resume it; or, simulated,
-    /// the simulation knows the queue.
+    /// A thread is draining the queue, or an event will resume it; in a simulation: the simulation
+    /// knows the queue.
     scheduled: bool,
-    /// Rings after which the first operation may come further, simulated.
+    /// In a simulation: the number of rings at which the first operation came no further; it may
+    /// after the next.
     waits_since: Option<u64>,
 }
 
@@ -67,7 +68,7 @@ impl StreamQueue {
         Arc::new(StreamQueue { place, device, index, cause, state })
     }
 
-    /// What the stream is called, among those of its device.
+    /// The stream's name among those of its device.
     pub(crate) fn lane(&self) -> Arc<str> {
         self.place.strip_prefix(&*self.device).map_or(&*self.place, str::trim_start).into()
     }
@@ -76,8 +77,8 @@ impl StreamQueue {
         &self.cause
     }
 
-    /// Runs work that is not held up, and remembers the first failure. What waits for
-    /// the bell comes back.
+    /// Runs work that is not held up, and remembers the first failure. Returns the operation if it
+    /// waits for the bell.
     fn perform(&self, operation: Operation) -> Option<Operation> {
         match (operation.work, self.cause.get()) {
             (Work::Record(event), None) => event.complete(Ok(())),
@@ -98,7 +99,7 @@ impl StreamQueue {
                     }
                     Err(cause) => self.cause.set(cause).tell(),
                 }
-                // What it captures is the program's, here and below.
+                // Here and below: what the closure captures belongs to the program, so its drop may panic.
                 contain(|| drop(run));
             }
             (Work::Close(open), _) => drop(open),
@@ -112,9 +113,9 @@ impl StreamQueue {
 /// Who runs the operations of host devices.
 #[derive(Debug)]
 pub(crate) enum Runner {
-    /// Threads of a pool, as many streams at once as there are threads.
+    /// Threads of a pool; as many streams run at once as there are threads.
     Threaded(Threads),
-    /// The thread that waits, one operation at a time.
+    /// Whichever thread waits, one operation at a time.
     Simulated(Box<Simulation>),
 }
 
@@ -127,14 +128,14 @@ impl Runner {
         Runner::Simulated(Box::new(Simulation::new(seed, injection)))
     }
 
-    /// Has a simulation ask what waits there, when it stands still.
+    /// Makes a simulation report what these wait for when it deadlocks.
     pub(crate) fn report_waits_of(&self, of: Weak<dyn Waits>) {
         if let Runner::Simulated(simulation) = self {
             simulation.waits.add(of);
         }
     }
 
-    /// What twins that wait are told by.
+    /// The bell that tells twins that wait.
     pub(crate) fn bell(&self) -> &Arc<Bell> {
         match self {
             Runner::Threaded(threads) => threads.bell(),
@@ -150,7 +151,7 @@ impl Runner {
         }
     }
 
-    /// Operations submitted and not over.
+    /// The number of operations submitted and not over.
     pub(crate) fn outstanding(&self) -> usize {
         match self {
             Runner::Threaded(threads) => threads.outstanding(),
@@ -159,7 +160,7 @@ impl Runner {
     }
 }
 
-/// Operations that are to fail, and how many that match are to pass before; `None` once one has failed.
+/// Operations that are to fail, each with how many that match pass before; `None` once one has failed.
 #[derive(Debug)]
 pub(crate) struct Faults(Option<Mutex<Vec<(InjectedFault, Option<u64>)>>>);
 
@@ -171,7 +172,7 @@ impl Faults {
         Faults(is_any.then(|| Mutex::new(faults.collect())))
     }
 
-    /// Those that no operation has failed for.
+    /// Faults that no operation has failed for yet.
     pub(crate) fn left(&self) -> Vec<InjectedFault> {
         let Some(faults) = &self.0 else { return Vec::new() };
         let faults = faults.lock();
@@ -179,7 +180,7 @@ impl Faults {
         left.map(|(fault, _)| fault.clone()).collect()
     }
 
-    /// Counts an operation, and fails it if it is its turn.
+    /// Counts an operation, and fails it if its turn has come.
     pub(crate) fn check(&self, operation: &str, device: &str) -> Result<()> {
         let Some(faults) = &self.0 else { return Ok(()) };
         let mut faults = faults.lock();

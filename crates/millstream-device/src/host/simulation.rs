@@ -30,36 +30,36 @@ pub struct SimulationReport {
     pub schedule: u64,
 }
 
-/// Runs one operation of one stream at a time, for each thread that waits: operations of different
-/// streams may run at once, one in another if its twin waits.
+/// Each thread that waits runs one operation of one stream at a time. So operations of different
+/// streams may run at once, and one may run within another whose twin waits.
 pub(crate) struct Simulation {
     state: Mutex<State>,
-    /// Something was submitted, or is over.
+    /// Notified when something has been submitted or is over.
     changed: Condvar,
     bell: Arc<Bell>,
-    /// Tasks of other layers.
+    /// What tasks of other layers wait for.
     pub(crate) waits: WaitReports,
 }
 
 struct State {
     report: SimulationReport,
     random: SmallRng,
-    /// Streams with operations.
+    /// Streams that have operations.
     queues: Vec<Arc<StreamQueue>>,
-    /// Operations that are not over, and out of their queues.
+    /// Operations that are being run: no longer in their queues, and not over.
     running: Vec<Running>,
     outstanding: usize,
     delay: RangeInclusive<Duration>,
-    /// Favours some streams for a while, instead of choosing evenly.
+    /// If set, favours some streams for a while instead of choosing evenly.
     favour: Option<u64>,
 }
 
-/// An operation that a thread runs.
+/// An operation that a thread is running.
 struct Running {
     queue: Arc<StreamQueue>,
     name: Arc<str>,
     thread: ThreadId,
-    /// In it, the thread waits for what others run.
+    /// Whether the thread, within this operation, waits for what others run.
     waits: bool,
 }
 
@@ -69,9 +69,10 @@ impl fmt::Debug for Simulation {
     }
 }
 
-/// A kernel or a copy takes a microsecond unless delayed.
+/// A kernel or a copy takes a microsecond, unless it is delayed.
 const STEP: Duration = Duration::from_micros(1);
-/// How long a thread sleeps that waits for others, which may ring, or complete an event, meanwhile.
+/// How long a thread sleeps at a time while it waits for others, which may ring or complete an
+/// event meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Simulation {
@@ -116,19 +117,19 @@ impl Simulation {
         state.queues.iter().any(|queue| state.is_runnable(queue, rings))
     }
 
-    /// A coin for whoever may run a task or an operation.
+    /// Tosses a coin, for whoever could run either a task or an operation.
     pub(crate) fn prefers_task(&self) -> bool {
         self.state.lock().random.random()
     }
 
-    /// Runs operations until `is_done`.
+    /// Runs operations until `is_done` returns true.
     ///
     /// # Errors
-    /// [`Error::Deadlock`] if none can run before.
+    /// [`Error::Deadlock`] if before that none can run.
     pub(crate) fn run_until(&self, is_done: impl Fn() -> bool) -> Result<()> {
         while !is_done() {
             match self.step() {
-                // Others may have run what this has waited for.
+                // Others may have run what this waited for.
                 Err(_) if is_done() => {}
                 stepped => stepped?,
             }
@@ -139,7 +140,7 @@ impl Simulation {
     /// Runs one operation, or waits a little for what other threads run.
     ///
     /// # Errors
-    /// [`Error::Deadlock`] if none can run, nor will when others have done what they run.
+    /// [`Error::Deadlock`] if none can run now, nor will after other threads have finished theirs.
     pub(crate) fn step(&self) -> Result<()> {
         let (rings, thread) = (self.bell.rings(), std::thread::current().id());
         let taken = {
@@ -154,14 +155,14 @@ impl Simulation {
                 }
                 None => {
                     let (report, outstanding) = (state.report, state.blocked());
-                    // Asked without the lock: others may have theirs.
+                    // Asked without the lock: other layers have locks of their own.
                     drop(state);
                     return Err(self.deadlock(report, outstanding));
                 }
             }
         };
         let Some((queue, operation)) = taken else { return Ok(()) };
-        // Outside of the lock: whoever waits may submit more.
+        // Without the lock: those who hear may submit more.
         let waits = queue.perform(operation);
         let mut state = self.state.lock();
         state.running.retain(|running| !Arc::ptr_eq(&running.queue, &queue));
@@ -204,7 +205,7 @@ impl State {
         runnable.into_iter().max_by_key(rank)
     }
 
-    /// Takes the first operation out of a queue, to run it.
+    /// Takes the first operation out of a queue in order to run it.
     fn take(&mut self, place: usize, thread: ThreadId) -> Option<(Arc<StreamQueue>, Operation)> {
         let queue = Arc::clone(&self.queues[place]);
         let mut queued = queue.state.lock();
@@ -221,7 +222,7 @@ impl State {
         Some((queue, operation))
     }
 
-    /// Whether another thread runs something, and does not wait for others in it itself.
+    /// Whether another thread is running something in which it does not itself wait for others.
     fn others_run(&self, thread: ThreadId) -> bool {
         self.running.iter().any(|running| running.thread != thread && !running.waits)
     }
@@ -239,7 +240,7 @@ impl State {
         self.report.schedule = digest.rotate_left(17);
     }
 
-    /// What cannot run, and why.
+    /// The operations that cannot run, and why.
     fn blocked(&self) -> Vec<String> {
         let head = |queue: &Arc<StreamQueue>| {
             let queued = queue.state.lock();

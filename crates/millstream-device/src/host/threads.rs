@@ -16,7 +16,7 @@ use crate::event::EventStatus;
 use crate::injection::Injection;
 use crate::{Error, Result};
 
-/// A pool, and how much it has to do.
+/// A pool of threads, and the amount of work that it has.
 pub(crate) struct Threads {
     shared: Arc<Shared>,
 }
@@ -57,7 +57,7 @@ impl Threads {
     }
 
     pub(crate) fn submit(&self, queue: &Arc<StreamQueue>, operation: Operation) {
-        // Relaxed: who waits for it knows of it already (`Given`).
+        // Relaxed: whoever waits for the operation knows of it already (`Given`).
         self.shared.outstanding.fetch_add(1, Ordering::Relaxed);
         let idle = {
             let mut state = queue.state.lock();
@@ -74,7 +74,7 @@ impl Threads {
     }
 
     pub(crate) fn outstanding(&self) -> usize {
-        // Acquire: what is over is visible, with `finished`.
+        // Acquire: pairs with `finished`, so that the effects of what is over are visible.
         self.shared.outstanding.load(Ordering::Acquire)
     }
 
@@ -92,7 +92,7 @@ fn spawn(shared: &Arc<Shared>, queue: Arc<StreamQueue>) {
     shared.pool.spawn(move || drain(&task, &queue));
 }
 
-/// Runs a stream's operations until the queue is empty or its head waits.
+/// Runs a stream's operations until the queue is empty or its first operation waits.
 fn drain(shared: &Arc<Shared>, queue: &Arc<StreamQueue>) {
     loop {
         let operation = {
@@ -105,8 +105,8 @@ fn drain(shared: &Arc<Shared>, queue: &Arc<StreamQueue>) {
                 }
             }
         };
-        // Also on a failed stream: its later events say that nothing before them
-        // runs, on any stream it waited for.
+        // Even on a failed stream: its later events tell that nothing before them is running, on
+        // any stream that it waited for.
         if let Work::Wait(event) = &operation.work
             && event.status() == EventStatus::Pending
         {
@@ -133,7 +133,7 @@ fn drain(shared: &Arc<Shared>, queue: &Arc<StreamQueue>) {
 }
 
 fn finished(shared: &Shared) {
-    // Release, with `Threads::outstanding`.
+    // Release: pairs with `Threads::outstanding`.
     if shared.outstanding.fetch_sub(1, Ordering::Release) == 1 {
         drop(shared.idle.0.lock());
         shared.idle.1.notify_all();

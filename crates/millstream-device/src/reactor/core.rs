@@ -1,18 +1,18 @@
-//! Completion words without their devices: what waits for a stream's word, and
-//! when the reactor may park. States and orderings are in `README.md`.
+//! Completion words, without their devices: what waits for a stream's word, and when the reactor
+//! may park. States and orderings are in `README.md`.
 
 use std::collections::VecDeque;
 
 use crate::sync::{AtomicBool, Fault, Mutex, Ordering, Thread, park, seeded};
 
-/// What the word of a stream shows that has come to `point`: points are counted for the stream's
-/// life, words wrap around.
+/// The value in the word of a stream that has come to `point`. Points are counted over the stream's
+/// whole life; words wrap around.
 pub(crate) fn shown(point: u64) -> u32 {
     point as u32
 }
 
-/// Whether a stream whose word shows `value` has come to `point`: at most 2^31 - 1 of a stream are
-/// outstanding.
+/// Whether a stream whose word shows `value` has come to `point`. At most 2^31 - 1 points of a
+/// stream may be outstanding.
 pub(crate) fn reached(value: u32, point: u64) -> bool {
     if seeded(Fault::PlainCompare) {
         return u64::from(value) >= point;
@@ -32,13 +32,13 @@ impl<T> Waiting<T> {
         Waiting { queue: Mutex::new(VecDeque::new()) }
     }
 
-    /// Adds what waits for `point`, which is no less than the points before.
+    /// Adds what waits for `point`, which must not be less than any point before.
     /// [`Parking::notify`] must follow.
     pub(crate) fn push(&self, point: u64, item: T) {
         self.queue.lock().push_back((point, item));
     }
 
-    /// Takes out, from the front, what the word has reached and `is_ready`.
+    /// Takes out, from the front, what the word has reached and for which `is_ready` is true.
     pub(crate) fn take_done(&self, value: u32, is_ready: impl Fn(&T) -> bool) -> Vec<T> {
         let mut queue = self.queue.lock();
         let mut done = Vec::new();
@@ -79,27 +79,27 @@ pub(crate) struct Parking {
 }
 
 impl Parking {
-    /// For a reactor that is awake.
+    /// The state for a reactor that is awake.
     pub(crate) fn new() -> Parking {
         Parking { parked: AtomicBool::new(false) }
     }
 
-    /// What whoever has pushed calls next.
+    /// To be called after each push.
     pub(crate) fn notify(&self, reactor: &Thread) {
         if self.parked.swap(false, Ordering::AcqRel) {
             reactor.unpark();
         }
     }
 
-    /// What the reactor calls when a sweep left nothing: parks until notified,
-    /// unless something waits by now. May return early.
+    /// To be called by the reactor after a sweep has left nothing. Parks until notified, unless
+    /// something waits by now. May return early.
     pub(crate) fn park_unless(&self, something_waits: impl FnOnce() -> bool) {
         if seeded(Fault::ParkWithoutRecheck) {
             self.parked.store(true, Ordering::Release);
             return park();
         }
-        // Whoever pushes after the check finds the mark: the queue's lock orders
-        // the mark before its `notify`.
+        // Whoever pushes after the check finds the mark: the queue's lock orders the mark before
+        // that thread's `notify`.
         self.parked.store(true, Ordering::Release);
         if !something_waits() {
             park();

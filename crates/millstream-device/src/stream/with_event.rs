@@ -1,4 +1,4 @@
-//! A kernel and an event after it, which a stream is given together.
+//! A kernel and an event after it, submitted together.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::parameter::Accesses;
 use crate::task::{Followers, Task};
 
 impl Stream {
-    /// Submits a kernel, and then [records](Stream::record) an event, or [completes](Stream::completed) one
-    /// if only the host follows.
+    /// Submits a kernel, and then either [records](Stream::record) an event or, if only the host
+    /// follows, [completes](Stream::completed) one.
     pub(crate) fn submit_with_event(
         &self,
         name: Arc<str>,

@@ -1,4 +1,4 @@
-//! Who sends what to whom, and which way is taken when nobody says.
+//! Who sends what to whom, and which algorithm is taken when the program names none.
 
 use millstream_device::Topology;
 
@@ -21,8 +21,8 @@ pub enum Algorithm {
     Direct,
 }
 
-/// Without a table: microseconds of a packet, and bytes a microsecond. Only their
-/// ratio counts: links that need 64 KiB to be half as fast as they can be.
+/// Used without a table: microseconds for a packet, and bytes per microsecond. Only their ratio
+/// counts: a link reaches half of its speed with packets of 64 KiB.
 const ASSUMED: (f64, f64) = (2.0, 32_768.0);
 
 impl Algorithm {
@@ -34,13 +34,13 @@ impl Algorithm {
         match self {
             Algorithm::Ring => ring::plan(&topology.ring_order(), pattern),
             Algorithm::Tree => tree::plan(ranks, pattern),
-            // Auto: whoever has not asked for the fastest.
+            // `Auto`, for those who have not asked for the fastest.
             Algorithm::Direct | Algorithm::Auto => direct::plan(ranks, pattern),
         }
     }
 
-    /// The fastest for items of `item` bytes in packets of so many items at most, on the ways
-    /// that packets take.
+    /// The fastest algorithm for items of `item` bytes, with at most so many items in a packet, on
+    /// the ways that packets take.
     pub(super) fn fastest(
         topology: &Topology,
         links: &RankLinks,
@@ -53,7 +53,7 @@ impl Algorithm {
         let time = |from: usize, to: usize, items: usize| {
             let bytes = items * item;
             let known = links.time_us(topology, (from, to), bytes, bytes.saturating_mul(slices));
-            // Out of reach means through the host: twice.
+            // Pairs out of reach go through the host, which takes two copies.
             let times = if topology.are_peers(from, to) { 1.0 } else { 2.0 };
             known.unwrap_or(times * (ASSUMED.0 + bytes as f64 / ASSUMED.1))
         };

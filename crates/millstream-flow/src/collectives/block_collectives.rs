@@ -15,7 +15,7 @@ use super::resident::LEAST_CAPACITY;
 use super::resident_rank::ResidentRankView;
 use crate::Item;
 
-/// Beside the epoch in a block's word, while it is inside.
+/// Set in a block's word, beside its epoch, while the block uses the collectives.
 const IS_INSIDE: u64 = 1 << 63;
 
 /// Where a block of a launch stands, between its steps.
@@ -25,7 +25,7 @@ pub(super) struct Standing {
     epoch: u64,
     /// Collectives of this launch that are over.
     completed: usize,
-    /// The one that it is in.
+    /// The collective that the block is in.
     call: Call,
 }
 
@@ -34,18 +34,20 @@ pub(super) struct Standing {
 struct Call {
     /// Exchanges that are over.
     exchanged: usize,
-    /// Whether the lines of the next one are sent.
+    /// Whether the lines of the next exchange have been sent.
     is_sent: bool,
-    /// Since when a line of it is missed.
+    /// Since when a line of the next exchange has been missed.
     misses_since: Option<Instant>,
-    /// What has come so far: a `Vec` of its items.
+    /// The output so far: a `Vec` of the collective's items.
     output: Option<Box<dyn Any + Send>>,
 }
 
 impl Standing {
-    /// A block's kernel begins: it goes on where the one before has left, if that has.
+    /// A block's kernel begins: it goes on from where the kernel before has left, or gets `None` if
+    /// that kernel has not left.
     pub(super) fn enter(own: &AtomicU64) -> Option<Standing> {
-        // Relaxed, as all of this word: the block's own, and a rank's kernels follow each other.
+        // Relaxed, like all uses of this word: it belongs to the block, and a rank's kernels run
+        // one after another.
         let epoch = own.load(Ordering::Relaxed);
         if epoch & IS_INSIDE != 0 {
             return None;
@@ -55,7 +57,7 @@ impl Standing {
     }
 }
 
-/// What a rank sends another of its input, and where in its output it gets that one's items.
+/// What a rank sends to another of its input, and where in its output it puts what it gets from that one.
 type Exchanged = (Range<usize>, Range<usize>);
 
 /// What a rank has when a collective is over; `None` if its block must wait.
@@ -211,7 +213,7 @@ impl<'a> BlockCollectives<'a> {
         }
     }
 
-    /// Goes on with a collective, whose results have `len` items here, as far as it comes.
+    /// Continues a collective, whose output here has `len` items, as far as possible without waiting.
     fn run<T: Item>(
         &mut self,
         pattern: &Pattern,
@@ -240,10 +242,11 @@ impl<'a> BlockCollectives<'a> {
         Ok(Some(output))
     }
 
-    /// Items of a piece that lines hold.
+    /// The most items of a piece that lines hold in one exchange.
     fn most<T: Item>(&self) -> Result<usize, KernelFault> {
         let (items, lines) = unit(size_of::<T>());
-        // Not as many as there are: a GPU's kernel does not compile with more.
+        // Compared with the least capacity, not the actual one: a GPU's kernel does not compile
+        // with larger items.
         match (1..=LEAST_CAPACITY).contains(&lines) {
             true => Ok(self.rank.settings.capacity() / lines * items),
             false => Err(KernelFault::new(format!(
@@ -253,7 +256,7 @@ impl<'a> BlockCollectives<'a> {
         }
     }
 
-    /// What has come so far, of as many items.
+    /// The output so far, which has `len` items.
     fn output<T: Item>(&mut self, len: usize) -> Result<Vec<T>, KernelFault> {
         let Some(output) = self.standing.call.output.take() else {
             return Ok(vec![T::zeroed(); len]);
@@ -264,7 +267,7 @@ impl<'a> BlockCollectives<'a> {
         }
     }
 
-    /// What goes to and comes from each rank next, at most so many items.
+    /// What goes to and comes from each rank in the next exchange, at most `most` items each.
     fn exchange(&self, pattern: &Pattern, most: usize) -> Vec<Exchanged> {
         let next = |items: &Range<usize>| slice(items, self.standing.call.exchanged, most);
         let with = |other| {
@@ -289,7 +292,7 @@ impl<'a> BlockCollectives<'a> {
         self.rank.ring();
     }
 
-    /// What each rank has sent, and what this one keeps, if all of it is there.
+    /// What each rank has sent, and what this one keeps for itself; `None` until all of it is there.
     fn receive<T: Item>(
         &mut self,
         input: &[T],
@@ -333,7 +336,7 @@ fn place<T: Item>(
     output[exchanged[rank].1.clone()].copy_from_slice(&combined.unwrap_or_default());
 }
 
-/// Lines of so many items: those of one unit at least, so that everyone hears from everyone.
+/// Lines for `items` items, at least those of one unit, so that everyone hears from everyone.
 fn lines_of<T: Item>(items: usize) -> usize {
     lines(items.max(1), size_of::<T>())
 }

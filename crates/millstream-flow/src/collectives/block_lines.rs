@@ -9,9 +9,10 @@
 //! | free for epoch `e` | `e - 2` or less | the sender, in its collective `e`, writes it |
 //! | full | `e` | the receiver, in its collective `e`, reads it |
 //!
-//! Nothing gives a line back: the collectives do. A rank sends in `e + 2` when its `e + 1` is
-//! over, in which it has heard from the receiver, who had read all lines of `e` by then. So two
-//! sets of lines take turns, and everyone sends everyone a line, if only an empty one.
+//! Nothing gives a line back explicitly; the collectives do so. A rank sends in `e + 2` only once
+//! its `e + 1` is over, in which it has heard from the receiver, and the receiver had read all
+//! lines of `e` before it sent in `e + 1`. So two sets of lines, used in turn, suffice, as long as
+//! everyone sends everyone a line, even an empty one.
 //!
 //! | store | pairs with | so that |
 //! |---|---|---|
@@ -24,28 +25,28 @@ use crate::sync::{AtomicU64, Fault, Ordering, seeded};
 
 /// Words of a line.
 const LINE_WORDS: usize = 2;
-/// Sets of lines, which take turns.
+/// Sets of lines, used in turn.
 const SETS: usize = 2;
 
-/// Words of the lines that a rank has for a block; so many that there is no memory, if they are
-/// more than can be counted.
+/// Words of the lines that a rank has for a block. If that cannot be counted: so many that there is
+/// no such memory.
 pub(crate) fn words(ranks: usize, capacity: usize) -> usize {
     [ranks, capacity, LINE_WORDS].into_iter().fold(SETS, usize::saturating_mul)
 }
 
-/// The lines of blocks of one number, in the memory of all ranks.
+/// The lines of the blocks with one number, in the memory of all ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockLines<'a> {
-    /// Of each rank.
+    /// The memory of each rank.
     pub(crate) memory: &'a [&'a [AtomicU64]],
-    /// Where they begin in it.
+    /// The word of each memory at which the lines begin.
     pub(crate) first: usize,
-    /// Lines from one rank to another, of one collective.
+    /// Lines from one rank to another, for one collective.
     pub(crate) capacity: usize,
 }
 
 impl<'a> BlockLines<'a> {
-    /// Word and epoch of a line.
+    /// The word and the epoch of a line.
     fn line(&self, [from, to]: [usize; 2], epoch: u64, place: usize) -> Option<[&'a AtomicU64; 2]> {
         let turn = if seeded(Fault::OneSetOfLines) { 0 } else { (epoch % SETS as u64) as usize };
         let line = (turn * self.memory.len() + from) * self.capacity + place;
@@ -53,8 +54,8 @@ impl<'a> BlockLines<'a> {
         Some([words.first()?, words.get(1)?])
     }
 
-    /// Sends words between two ranks, at most as many as there are lines, in a collective that
-    /// the sender is in.
+    /// Sends words between two ranks, in a collective that the sender is in. There must not be more
+    /// words than lines.
     pub(crate) fn send(&self, between: [usize; 2], epoch: u64, words: &[u64]) {
         for (place, item) in words.iter().enumerate() {
             let Some([word, number]) = self.line(between, epoch, place) else { return };
@@ -71,7 +72,7 @@ impl<'a> BlockLines<'a> {
         }
     }
 
-    /// The words of so many lines between two ranks, if all of them have come.
+    /// The words of this many lines between two ranks, if all of them have come.
     pub(crate) fn receive(
         &self,
         between: [usize; 2],

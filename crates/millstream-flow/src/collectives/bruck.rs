@@ -1,10 +1,10 @@
-//! All-to-all in as few rounds as a tree has (Bruck's algorithm): a piece goes from rank to rank
-//! as far as the bits of its distance say, the lowest first.
+//! All-to-all in as few rounds as a tree has (Bruck's algorithm): a piece moves on in the rounds of
+//! those bits that are set in its distance, the lowest first.
 
 use super::plan::{Piece, Place, Plan, Round, Transfer};
 
 /// The plan. What passes through a rank lies there in slots, one for each distance, all as long as
-/// the longest piece: what comes in a round takes the place of what goes in it.
+/// the longest piece. What comes in a round takes the place of what goes in it.
 pub(super) fn plan(pieces: &[Vec<Piece>]) -> Plan {
     let ranks = pieces.len();
     let longest = pieces.iter().flatten().map(|piece| piece.items.len()).max().unwrap_or(0);

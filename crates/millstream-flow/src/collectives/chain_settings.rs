@@ -12,13 +12,14 @@ use super::rank_settings::RankSettings;
 pub(super) struct Chain {
     /// The last rank; the first one is next to it.
     pub(super) last: usize,
-    /// The last one gets the items of all, combined; otherwise all get the first one's.
+    /// Whether the last rank gets the items of all ranks, combined; otherwise all ranks get the
+    /// items of the first one.
     pub(super) combines: bool,
     pub(super) items: usize,
 }
 
 impl Chain {
-    /// A reduction, which ends at its root, or a broadcast, which begins there; no others.
+    /// A reduction, which ends at its root, or a broadcast, which begins there; `None` for other patterns.
     pub(super) fn of(pattern: &Pattern, ranks: usize) -> Option<Chain> {
         match pattern {
             Pattern::Reduce { root, items } => {
@@ -67,7 +68,7 @@ impl ChainSettings {
         }
     }
 
-    /// Blocks of a kernel at most.
+    /// The most blocks of a kernel.
     pub(super) fn blocks(&self) -> usize {
         self.channels.blocks(self.len)
     }

@@ -1,13 +1,13 @@
-//! Of the model of `peer_model.rs`: tiles that go through channels, along a chain and round a ring.
+//! The part of `peer_model.rs` that models channels: tiles that go along a chain and round a ring.
 
 use super::chain_settings::Chain;
 use super::peer_model::{Fault, Model, Way};
 
-/// Slots of a channel: more than tiles of each part that go round a ring together.
+/// Slots of a channel: more than the tiles of each part that go round a ring together.
 const SLOTS: u64 = 4;
 const TOGETHER: u64 = 2;
 
-/// In the memory of one rank.
+/// A channel in the memory of one rank.
 #[derive(Default)]
 pub(super) struct Channel {
     arrived: u64,
@@ -18,7 +18,7 @@ pub(super) struct Channel {
 }
 
 impl Model {
-    /// The rank before, unless this is the chain's first, and the next one, unless the last.
+    /// The rank before, unless this one is the chain's first, and the rank after, unless it is the last.
     fn neighbours(&self, rank: usize, number: usize) -> [Option<usize>; 2] {
         let Way::Chain(Chain { last, .. }, _) = self.collectives[number].way else {
             return [None; 2];
@@ -33,8 +33,8 @@ impl Model {
         matches!(self.collectives[number].way, Way::Chain(Chain { combines: true, .. }, _))
     }
 
-    /// Steps of a ring in the order in which a channel takes them, and the item of its part that the
-    /// tile is.
+    /// The steps of a ring in the order in which a channel takes them, each with the item of the
+    /// part that the tile is.
     pub(super) fn passages(&self, number: usize, channel: u64) -> Vec<(usize, u64)> {
         let Way::Ring(ring, channels) = &self.collectives[number].way else { return Vec::new() };
         let together = if self.fault == Fault::Crowded { SLOTS } else { TOGETHER };
@@ -99,13 +99,13 @@ impl Model {
         channels
     }
 
-    /// That of a tile.
+    /// The channel that a tile goes through.
     fn channel(&mut self, rank: usize, number: usize, at: u64) -> &mut Channel {
         let channel = at % self.channels_of(number);
         self.channels.entry((rank, channel)).or_default()
     }
 
-    /// Waits for a tile, and for room where it goes.
+    /// Waits for a tile, and for room where it goes; returns its item.
     pub(super) fn take(&mut self, rank: usize, number: usize, at: u64) -> Option<u64> {
         let [before, next] = self.neighbours(rank, number);
         let (own, fault) = (self.input(rank, at), self.fault);

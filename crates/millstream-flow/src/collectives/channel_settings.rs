@@ -1,10 +1,10 @@
-//! Channels of tiles between peers: how a vector is cut up for them, and the memory that they are
-//! in, `ChannelSettings` of `collective_channel.cuh`.
+//! Channels of tiles between peers: how a vector is cut up for them, and where in memory they are
+//! (`ChannelSettings` of `collective_channel.cuh`).
 
 use bytemuck::{Pod, Zeroable};
 
-/// Of a slot, and of a tile but in short vectors. Four of them for each of 256 channels are
-/// 16 MiB a rank.
+/// Bytes of a slot, and, except in short vectors, of a tile. Four slots for each of 256 channels
+/// are 16 MiB a rank.
 const SLOT_BYTES: usize = 16 << 10;
 
 /// Slots of a channel: a power of two.
@@ -15,23 +15,23 @@ const CHANNEL_WORDS: usize = 32;
 
 const WORD_BYTES: usize = 8;
 
-/// Through channels go up to twice as many blocks, two a multiprocessor: one works while the other
-/// waits until its stores are there.
+/// Kernels that use channels have up to twice as many blocks, two a multiprocessor: one works while
+/// the other waits until its stores are there.
 const MOST_SHARE: usize = 2;
 
-/// Where the channels of all ranks are, one for each block of a kernel at most.
+/// Where the channels of a rank are, one for each block that a kernel may have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Channels {
-    /// The word that they begin at.
+    /// The word at which the channels begin.
     first: usize,
-    /// Of a kernel that has a block a multiprocessor.
+    /// The blocks of a kernel with one block a multiprocessor.
     blocks: usize,
 }
 
 impl Channels {
-    /// For kernels of so many blocks, where each has a multiprocessor, behind so many words.
+    /// Channels for kernels of `blocks` blocks, if each has a multiprocessor, behind the first `words` words.
     pub(super) fn new(words: usize, blocks: usize) -> Channels {
-        // A cache line for the words of either end.
+        // The words of either end have a cache line of their own.
         let first = words.checked_next_multiple_of(CHANNEL_WORDS / 2).unwrap_or(usize::MAX);
         Channels { first, blocks }
     }
@@ -40,20 +40,20 @@ impl Channels {
         MOST_SHARE * self.blocks
     }
 
-    /// The word that their slots begin at.
+    /// The word at which the slots begin.
     fn first_slot(&self) -> usize {
         self.first.saturating_add(self.count() * CHANNEL_WORDS)
     }
 
-    /// The word behind them.
+    /// The first word behind the slots.
     pub(super) fn end(&self) -> usize {
         let slots = self.count() * SLOTS * SLOT_BYTES / WORD_BYTES;
         self.first_slot().saturating_add(slots)
     }
 
-    /// Those that so many items of `item` bytes go through, `together` tiles of which or more are to
-    /// be under way at once, and how they are cut up. Blocks that share a multiprocessor delay each
-    /// other, which is worth it for whole slots only.
+    /// How many channels `items` items of `item` bytes go through, and how they are cut into tiles,
+    /// of which each channel can have `together` or more under way at once. Blocks that share a
+    /// multiprocessor delay each other, which is worth it for whole slots only.
     pub(super) fn cut(&self, items: usize, item: usize, together: usize) -> ChannelSettings {
         let used = (items * item).div_ceil(SLOT_BYTES).clamp(self.blocks, self.count());
         ChannelSettings {
@@ -81,24 +81,24 @@ millstream_device::cuda_struct! {
 }
 
 impl ChannelSettings {
-    /// Of so many items.
+    /// The number of tiles of `items` items.
     pub(super) fn tiles(&self, items: u64) -> u64 {
         items.div_ceil(self.tile.into())
     }
 
-    /// Blocks of a kernel at most, for so many items: one for each channel that has a tile.
+    /// The most blocks of a kernel for `items` items: one for each channel that has a tile.
     pub(super) fn blocks(&self, items: u64) -> usize {
         self.tiles(items).min(self.count.into()) as usize
     }
 }
 
-/// Whether items of so many bytes go in tiles.
+/// Whether items of this size can go in tiles.
 pub(super) fn fits(item: usize) -> bool {
     (1..=SLOT_BYTES).contains(&item)
 }
 
-/// Items of a tile, so many of which make them up: whole vectors of 16 bytes, where items fill
-/// these.
+/// The items of a tile if `tiles` tiles make up the vector: whole vectors of 16 bytes, if whole
+/// items fill them.
 fn tile(len: usize, item: usize, tiles: usize) -> usize {
     let share = (len * item).div_ceil(tiles);
     (share.next_multiple_of(16).min(SLOT_BYTES) / item).max(1)
@@ -120,8 +120,8 @@ mod tests {
         assert_eq!([14, 20, 24, 28].map(|bits| tile(1 << bits, 4, 256)), [64, 4096, 4096, 4096]);
     }
 
-    /// One block a multiprocessor, while its tile is no larger than a slot; then as many as have
-    /// whole ones.
+    /// One block a multiprocessor as long as its tile is no larger than a slot; then as many as
+    /// have whole tiles.
     #[test]
     fn short_vectors_go_through_fewer_channels() {
         let channels = Channels::new(1000, 128);
@@ -140,13 +140,13 @@ mod tests {
             let settings = channels.cut(len, 4, 1);
             let found = (settings.count, settings.tile, settings.blocks(len as u64));
             assert_eq!(found, (count, tile, blocks), "{len}");
-            // In the same places, whatever a vector's length.
+            // Channels are in the same places, whatever a vector's length.
             assert_eq!((settings.first, settings.first_slot), (1008, 1008 + 256 * 32));
         }
         assert_eq!(channels.end(), 1008 + 256 * (32 + 4 * 2048));
     }
 
-    /// Each channel has two tiles under way, as soon as they have 16 bytes.
+    /// Each channel has two tiles under way as soon as tiles have 16 bytes.
     #[test]
     fn tiles_are_smaller_where_two_are_under_way() {
         let channels = Channels::new(1000, 128);

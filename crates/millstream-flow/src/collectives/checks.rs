@@ -1,4 +1,4 @@
-//! What a collective asks of its operands, checked before anything is submitted.
+//! What a collective requires of its operands, checked before anything is submitted.
 
 use millstream_device::{DeviceBuffer, Stream};
 
@@ -12,8 +12,8 @@ pub(super) struct Checks {
 }
 
 impl Checks {
-    /// One buffer of each device, whose uses so far come before what its stream does
-    /// next.
+    /// Checks that there is one buffer of each device, and that its earlier uses are ordered before
+    /// what the device's stream does next.
     pub(super) fn places<T: Item>(
         &self,
         operands: &Operands<'_, T>,

@@ -95,11 +95,12 @@ impl Default for CommunicatorOptions {
 pub struct Communicator {
     pub(super) context: Context,
     pub(super) streams: Vec<Stream>,
-    /// Of the streams' failures. Dropped after the streams: then they hear of what these still have to do.
+    /// Listeners to the streams' failures. Dropped after the streams, so that they hear of failures
+    /// in what these still have to do.
     _listeners: Vec<FailureListener>,
     options: CommunicatorOptions,
     peers: Option<Peers>,
-    /// Once something goes in packets.
+    /// Set once something goes in packets.
     links: Option<RankLinks>,
     failure: Option<Error>,
 }
@@ -138,7 +139,7 @@ impl Communicator {
     /// No memory for the lines and tiles of GPUs; a way of the context that needs a kernel
     /// which cannot be loaded.
     pub fn with_options(context: &Context, options: CommunicatorOptions) -> Result<Communicator> {
-        // Kernels of peers push.
+        // Kernels of peers push, so they need a context whose kernels may push.
         let are_peers = matches!(options.algorithm, Algorithm::Auto | Algorithm::Direct)
             && context.kernels_push()
             && Peers::are_possible(context);
@@ -149,7 +150,8 @@ impl Communicator {
             false => context.devices().iter().map(Device::stream).collect(),
         }?;
         let peers = are_peers.then(|| Peers::new(context, &options)).transpose()?;
-        // Others would wait for a rank that has failed. Their kernels hold the words.
+        // If a stream fails, stop all kernels: they would wait for the failed rank. The kernels
+        // keep the words alive, so the listener need not.
         let listen = |peers: &Peers, stream: &Stream| {
             let words = Arc::downgrade(peers.words());
             stream.on_failure(move |_| {
@@ -189,7 +191,7 @@ impl Communicator {
             Some(_) => Some(self.context.gang_permit().await),
             None => None,
         };
-        // What the series before has come to is known now.
+        // While this waited, the series before may have failed.
         self.check()?;
         Ok(Collectives::new(self, permit))
     }
@@ -247,7 +249,7 @@ impl Communicator {
         self.peers.as_ref().map(Peers::words)
     }
 
-    /// Fails for good: ranks may wait for what will not come.
+    /// Fails for good: ranks may be waiting for what will not come.
     pub(super) fn fail(&mut self, cause: Error) {
         if let Some(words) = self.words() {
             words.stop();
@@ -255,7 +257,7 @@ impl Communicator {
         self.failure.get_or_insert(cause);
     }
 
-    /// Submits a collective, whose operands are checked.
+    /// Submits a collective whose operands have been checked.
     pub(super) fn submit<T: Item>(
         &mut self,
         pattern: Pattern,
@@ -270,7 +272,7 @@ impl Communicator {
         }
     }
 
-    /// Submits a barrier: everyone hears of everyone.
+    /// Submits a barrier, in which every rank hears from every other.
     pub(super) fn barrier(&mut self) -> Result<()> {
         if let Some(peers) = &mut self.peers {
             return peers.barrier(&self.streams);
@@ -279,7 +281,7 @@ impl Communicator {
         plan.iter().try_for_each(|round| packets::signal(&self.streams, round))
     }
 
-    /// Makes what comes next, on every rank, come after an event.
+    /// Makes what is submitted next, on every rank, come after an event.
     pub(super) fn wait(&self, awaitable: &impl Awaitable) -> Result<()> {
         Ok(self.streams.iter().try_for_each(|stream| stream.wait(awaitable))?)
     }

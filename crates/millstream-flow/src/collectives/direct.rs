@@ -1,4 +1,4 @@
-//! Direct: everybody sends to whom it concerns, in one round or two.
+//! The direct algorithm: each rank sends straight to those that need its items, in one round or two.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ pub(super) fn plan(ranks: usize, pattern: &Pattern) -> Plan {
     }
 }
 
-/// All pairs; each rank begins with the next one, so that not all send to the same.
+/// All pairs. Each rank begins with the one after it, so that not all send to the same rank at once.
 fn pairs(ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     (1..ranks)
         .flat_map(move |distance| (0..ranks).map(move |from| (from, (from + distance) % ranks)))

@@ -1,5 +1,6 @@
-//! Arguments of the kernels of lines: a collective, and those that follow it while the driver is busy
-//! with the kernel before, or the GPU has not come to it. `LineOperations` of `collective_lines.cuh`.
+//! Arguments of the kernels of lines: a collective, and those that are submitted after it while the
+//! driver is still busy with the kernel before or the GPU has not come to that one
+//! (`LineOperations` of `collective_lines.cuh`).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -19,20 +20,20 @@ use crate::Item;
 /// Collectives of a kernel at most: `most_line_operations` of the header.
 const MOST: usize = 8;
 
-/// Collectives in lines, one after the other; host devices have none.
+/// Collectives in lines, one after another, in one kernel; host devices have none.
 #[derive(Debug)]
 pub(super) struct LineOperations<T>(PhantomData<T>);
 
-/// A collective, one for all ranks: the caller has no time to make what each rank's kernel is told,
-/// which the threads that launch do.
+/// A collective, for all ranks. The threads that launch make each rank's arguments from this; the
+/// caller has no time for that.
 #[derive(Debug)]
 pub(super) struct LineCollective {
     pub(super) pattern: Pattern,
     pub(super) in_place: bool,
     pub(super) words: Arc<PeerWords>,
-    /// Of the longest piece of all ranks, at least 1.
+    /// Units of the longest piece of all ranks, at least 1.
     pub(super) units: usize,
-    /// The first rank's.
+    /// The settings of the first rank.
     pub(super) settings: LineSettings,
 }
 
@@ -56,7 +57,7 @@ impl LineCollective {
 pub(super) struct LineArguments<'a, T: Item> {
     pub(super) collective: Arc<LineCollective>,
     pub(super) rank: u32,
-    /// None in place.
+    /// `None` in place.
     pub(super) input: Option<&'a DeviceBuffer<T>>,
     pub(super) output: &'a mut DeviceBuffer<T>,
 }
@@ -65,7 +66,7 @@ pub(super) struct LineArguments<'a, T: Item> {
 #[derive(Debug)]
 pub(super) struct BoundLines {
     first: BoundOperation,
-    /// Numbered one after the other, behind it.
+    /// Collectives behind the first; their numbers follow each other.
     others: Vec<BoundOperation>,
     rank: u32,
 }
@@ -80,7 +81,7 @@ impl BoundLines {
         self.last().is_multiple_of(MOST as u64)
     }
 
-    /// The collectives, and whether all blocks meet before each.
+    /// The collectives, each with whether all blocks of the rank must meet before it.
     fn operations(&self) -> impl Iterator<Item = (&BoundOperation, bool)> {
         let operations = || std::iter::once(&self.first).chain(&self.others);
         let all: SmallVec<[&BoundOperation; MOST]> = operations().collect();
@@ -96,7 +97,7 @@ struct BoundOperation {
 }
 
 millstream_device::cuda_struct! {
-    /// In the place of one.
+    /// Fills the place of an unused operation.
     #[derive(Clone, Copy, Pod, Zeroable)]
     pub(super) struct NoOperation as "millstream::LineOperation<Element>" {
         input: [u64; 2],
@@ -108,15 +109,16 @@ millstream_device::cuda_struct! {
 }
 
 impl BoundOperation {
-    /// Whether blocks may go on from this to another that follows it, and perhaps others in between that
-    /// they went on to from this, without meeting those of their own rank: each hears from the same
-    /// blocks of all ranks in both, and finds items where no other block has left them.
+    /// Whether blocks may go on from this collective to `next` without meeting the other blocks of
+    /// their rank, perhaps by way of collectives in between to which they went on from this one in
+    /// the same way. They may if each block hears from the same blocks of all ranks in both, and
+    /// finds its items where no other block has left them.
     fn goes_on_to(&self, next: &BoundOperation) -> bool {
         let blocks = |operation: &BoundOperation| operation.collective.units.div_ceil(THREADS);
         blocks(self) == blocks(next) && (self.is_again(next) || !self.shares_memory_with(next))
     }
 
-    /// Whether the same threads do the same to the same items.
+    /// Whether the same threads do the same to the same items in both.
     fn is_again(&self, next: &BoundOperation) -> bool {
         let (one, other) = (&*self.collective, &*next.collective);
         one.in_place == other.in_place
@@ -142,8 +144,8 @@ impl BoundOperation {
     }
 }
 
-// SAFETY: inputs are given out as such, and outputs, in the places of their operations; so they are
-// where operations join.
+// SAFETY: inputs are given out as inputs, and outputs as outputs, in the places of their
+// operations; the same holds for operations that join.
 unsafe impl<T: Item> Parameter for LineOperations<T> {
     type Bound = BoundLines;
     type View<'a> = ();
@@ -168,9 +170,9 @@ unsafe impl<T: Item> Parameter for LineOperations<T> {
 
     unsafe fn view(_: &BoundLines) -> Self::View<'_> {}
 
-    /// What follows in number becomes part of the kernel, up to the next multiple of as many as there
-    /// may be: so that kernels of all ranks end after the same collective, if there are enough. Each
-    /// end takes a while, in which all wait.
+    /// Collectives whose numbers follow join this kernel, up to the next multiple of `MOST`. So, if
+    /// there are enough of them, the kernels of all ranks end after the same collective. Each end
+    /// of a kernel takes a while, in which all ranks wait.
     fn join(bound: &mut BoundLines, next: BoundLines) -> Option<BoundLines> {
         if bound.is_full() || next.first.collective.epoch() != bound.last() + 1 {
             return Some(next);
@@ -180,14 +182,14 @@ unsafe impl<T: Item> Parameter for LineOperations<T> {
         None
     }
 
-    /// A kernel that the GPU has not come to would only wait there.
+    /// A kernel that the GPU has not come to yet would only wait there, so it may gather more collectives.
     fn gathers(bound: &BoundLines) -> bool {
         let collective = &bound.first.collective;
         !bound.is_full() && !collective.words.has_begun(bound.rank, collective.epoch() - 1)
     }
 }
 
-// SAFETY: input and output are bound in the accesses; the words are used by atomics alone.
+// SAFETY: input and output are bound in the accesses; the words are only used by atomics.
 unsafe impl<T: Item> Argument<LineOperations<T>> for LineArguments<'_, T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<BoundLines> {
         let LineArguments { collective, rank, input, output } = self;
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
     use crate::context::{Context, Devices};
 
-    /// Rank 0's part of collectives, on memory of a host device: nothing is run.
+    /// Rank 0's part of collectives, on memory of a host device; nothing is run.
     struct Rank {
         words: Arc<PeerWords>,
         buffers: Vec<DeviceBuffer<u32>>,
@@ -218,12 +220,12 @@ mod tests {
             Rank { words, buffers: (0..3).map(buffer).collect() }
         }
 
-        /// A broadcast of so many items of a buffer.
+        /// Binds a broadcast of `items` items of a buffer.
         fn bind(&mut self, epoch: u64, buffer: usize, items: usize) -> BoundLines {
             self.bind_from(epoch, (None, buffer), items)
         }
 
-        /// The same, out of another.
+        /// The same, out of another buffer.
         fn bind_from(
             &mut self,
             epoch: u64,
@@ -246,7 +248,8 @@ mod tests {
             bound.unwrap()
         }
 
-        /// Which of some broadcasts, of as many items of one buffer or from one to another, all blocks meet before.
+        /// Before which of these broadcasts all blocks meet. They have equally many items, of one
+        /// buffer or from one to another.
         fn meetings(&mut self, all: &[((Option<usize>, usize), usize)]) -> Vec<bool> {
             let mut each = (1..)
                 .zip(all)
@@ -286,7 +289,7 @@ mod tests {
         assert!(gathers(&bound) && !gathers(&rank.bind(8, 0, 1)));
         rank.words.say_begun(0, 5).unwrap();
         assert!(!gathers(&bound));
-        // Lower halves of numbers are compared, also where they begin again.
+        // The lower halves of numbers are compared, also where they wrap around.
         let far = rank.bind((1 << 32) + 2, 0, 1);
         rank.words.say_begun(0, u32::MAX).unwrap();
         assert!(gathers(&far));

@@ -11,11 +11,11 @@ use super::rank_settings::{MOST_RANKS, RankSettings};
 /// Bytes of a line that carry items.
 pub(super) const LINE_BYTES: usize = 8;
 
-/// Lines of a unit at most: as registers allow.
+/// The most lines of a unit, limited by registers.
 pub(super) const MOST_UNIT_LINES: usize = 4;
 
 millstream_device::cuda_struct! {
-    /// Items of a buffer, as kernels take them.
+    /// A range of a buffer's items, in the form that kernels take.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
     pub(super) struct Items as "millstream::LinePiece" {
         pub(super) start: u64,
@@ -33,9 +33,9 @@ millstream_device::cuda_struct! {
     /// `LinePieces` of the header.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
     pub(super) struct LinePieces as "millstream::LinePieces" {
-        /// Of the input, for each rank; its own stays.
+        /// Pieces of the input, one for each rank; the rank's own piece stays.
         pub(super) sends: [Items; MOST_RANKS],
-        /// Of the output, from each rank.
+        /// Pieces of the output, one from each rank.
         pub(super) receives: [Items; MOST_RANKS],
         pub(super) in_place: u32,
         pub(super) combines: u32,
@@ -46,38 +46,40 @@ millstream_device::cuda_struct! {
     /// `LineSettings` of the header.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     pub(super) struct LineSettings as "millstream::LineSettings" {
-        /// With the number of the first collective.
+        /// Settings of all kernels, with the number of the first collective.
         pub(super) common: RankSettings,
         pub(super) capacity: u64,
     }
 }
 
-/// As few whole items as are whole lines: how many items, and lines.
+/// The smallest unit: the fewest whole items that fill whole lines. Returns how many items and
+/// lines those are.
 pub(super) fn unit(item: usize) -> (usize, usize) {
     let divisor = 1 << item.trailing_zeros().min(LINE_BYTES.trailing_zeros());
     (LINE_BYTES / divisor, item / divisor)
 }
 
-/// Whether items of so many bytes go in lines.
+/// Whether items of this size can go in lines.
 pub(super) fn fits(item: usize) -> bool {
     unit(item).1 <= MOST_UNIT_LINES
 }
 
-/// Lines of so many items.
+/// The lines that `items` items take.
 pub(super) fn lines(items: usize, item: usize) -> usize {
     let (count, lines) = unit(item);
     items.div_ceil(count) * lines
 }
 
-/// Lines from one rank to another, for one collective, that carry so many bytes to all others together;
-/// at least those of a unit, which all send each other, whatever they have.
+/// Lines from one rank to another, for one collective, such that those to all other ranks together
+/// carry this many bytes; at least those of one unit, which ranks send each other even if they have
+/// no items.
 pub(super) fn capacity(line_bytes: usize, ranks: usize) -> usize {
     let most = line_bytes / ranks.saturating_sub(1).max(1);
     most.div_ceil(LINE_BYTES).max(MOST_UNIT_LINES)
 }
 
-/// Whether all blocks of a rank meet before each of so many collectives of a kernel: where one since they
-/// met last does not go on to it (`goes_on(before, next)`).
+/// For each of `count` collectives of a kernel, whether all blocks of a rank meet before it. They
+/// must if some collective since they last met does not go on to it (`goes_on(before, next)`).
 pub(super) fn meetings(
     count: usize,
     goes_on: impl Fn(usize, usize) -> bool,
@@ -104,7 +106,7 @@ pub(super) fn pieces(pattern: &Pattern, rank: usize, ranks: usize, in_place: boo
     pieces
 }
 
-/// What `rank` sends to `other`, and where it gets the other's.
+/// What `rank` sends to `other`, and where it puts what it gets from `other`.
 pub(super) fn between(
     pattern: &Pattern,
     rank: usize,

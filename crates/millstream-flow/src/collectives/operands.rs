@@ -11,7 +11,7 @@ use crate::Item;
 ///
 /// Made from `&mut outputs` (in place) or `(&inputs, &mut outputs)`.
 pub struct Operands<'a, T: Item> {
-    /// None in place.
+    /// `None` in place.
     pub(super) inputs: Option<&'a [DeviceBuffer<T>]>,
     pub(super) outputs: &'a mut [DeviceBuffer<T>],
 }

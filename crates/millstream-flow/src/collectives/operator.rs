@@ -11,7 +11,7 @@ use crate::Item;
 ///
 /// Sums of integers wrap around. A minimum or maximum with NaN is any of the two.
 pub trait Number: Item + sealed::Sealed {
-    /// The type in CUDA C++.
+    /// The type's name in CUDA C++.
     #[doc(hidden)]
     const CUDA: &'static str;
     /// The sum of `one` and `other` in CUDA C++.
@@ -82,7 +82,7 @@ type Combine<T> = dyn Fn(T, T) -> T + Send + Sync;
 /// ```
 pub struct Operator<T: Item> {
     name: Arc<str>,
-    /// CUDA C++ of `Element` and `combine`.
+    /// CUDA C++ text of `Element` and `combine`.
     cuda: Arc<str>,
     /// Combines the items of one buffer into those of another.
     kernel: Arc<Kernel<(Read<T>, Write<T>)>>,
@@ -155,7 +155,8 @@ impl<T: Item> Operator<T> {
         let program = program("collective_combine.cuh", &cuda, size_of::<T>(), COMBINE);
         let source = CudaSource::generated(format!("{name}.cu"), "combine_items", program);
         let kernel = Kernel::from_closure("combine", twin).with_cuda(
-            // SAFETY: a thread combines two items of the spans at a time; the rest is the caller's promise.
+            // SAFETY: each thread combines two items of the spans; that `combine` is sound is the
+            // caller's promise.
             unsafe { Trusted::new(source) },
         );
         Operator { name, cuda, kernel: Arc::new(kernel) }
@@ -195,7 +196,7 @@ extern \"C\" __global__ void combine_items(millstream::Span<const Element> arriv
 }
 ";
 
-/// A program of a header, an operator's text for items of `size` bytes, and a kernel.
+/// The text of a program: a header, an operator for items of `size` bytes, and a kernel.
 pub(super) fn program(header: &str, cuda: &str, size: usize, kernel: &str) -> String {
     format!(
         "#include \"{header}\"\n#line 1 \"operator\"\n{cuda}\n#line 1 \"{header}\"\n\

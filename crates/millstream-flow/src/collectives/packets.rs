@@ -1,7 +1,7 @@
-//! Collectives in packets over any devices: each transfer of the plan is copied into
-//! a packet buffer by the sender's stream, and placed or combined by the receiver's. The
-//! buffer is the receiver's, or the host's where the way goes through its memory \[G §2.1\].
-//! Events order the streams; the host does not wait.
+//! Collectives in packets over any devices. The sender's stream copies each transfer of the plan
+//! into a packet buffer, and the receiver's stream places or combines it. The buffer is in the
+//! receiver's memory, or in the host's if the way goes through that \[G §2.1\]. Events order the
+//! streams; the host does not wait.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::{Item, Result};
 struct Sent<T: Item> {
     transfer: Transfer,
     packet: DeviceBuffer<T>,
-    /// The way on from the packet buffer, and whether that is the host's.
+    /// The way onward from the packet buffer, and whether that buffer is the host's.
     way: (TransferWay, bool),
     event: Event,
 }
@@ -29,11 +29,11 @@ struct Sent<T: Item> {
 pub(super) struct Areas<'b, T: Item> {
     inputs: Option<&'b [DeviceBuffer<T>]>,
     outputs: &'b mut [DeviceBuffer<T>],
-    /// Whether inputs are sent as they are, and only results go to the outputs.
+    /// Whether inputs are sent as they are, so that only results go to the outputs.
     is_moved: bool,
-    /// Copies of the inputs, where nothing else may be sent, or worked on.
+    /// Copies of inputs, where the inputs or outputs themselves must not be sent from or worked on.
     copies: Vec<Option<DeviceBuffer<T>>>,
-    /// For what passes through.
+    /// Memory for what passes through each rank.
     passing: Vec<DeviceBuffer<T>>,
 }
 
@@ -57,17 +57,17 @@ impl<T: Item> Areas<'_, T> {
         }
     }
 
-    /// Copies a rank's whole input to where it belongs in its output.
+    /// Copies a rank's whole input to its place in the output.
     fn place(&mut self, stream: &Stream, rank: usize, at: &Range<usize>) -> Result<()> {
         let Some(inputs) = self.inputs else { return Ok(()) };
         let place = self.outputs[rank].part_mut(at.clone())?;
         Ok(stream.copy(inputs[rank].part(0..at.len())?, place)?)
     }
 
-    /// Copies what a rank has for itself.
+    /// Copies the piece that a rank has for itself.
     fn keep(&mut self, stream: &Stream, rank: usize, piece: &Piece) -> Result<()> {
         let Piece { items, at } = piece.clone();
-        // In place it is there.
+        // In place, it is there already.
         let Some(inputs) = self.inputs else { return Ok(()) };
         let place = self.outputs[rank].part_mut(at..at + items.len())?;
         Ok(stream.copy(inputs[rank].part(items)?, place)?)
@@ -81,13 +81,12 @@ pub(super) struct Packets<'a> {
     pub(super) links: &'a mut RankLinks,
     /// Items of a packet at most.
     pub(super) items: usize,
-    /// How many packets follow each other.
+    /// The most packets that follow each other.
     pub(super) slices: usize,
 }
 
 impl Packets<'_> {
-    /// The areas that a pattern works on: results' buffers, or copies where those must
-    /// keep what they have.
+    /// The areas that a pattern works on: the outputs, or copies if the outputs must keep what they contain.
     pub(super) fn areas<'b, T: Item>(
         &mut self,
         pattern: &Pattern,
@@ -151,7 +150,7 @@ impl Packets<'_> {
         Ok(())
     }
 
-    /// Submits a plan, whose transfers are not larger than a packet.
+    /// Submits a plan whose transfers fit into a packet each.
     pub(super) fn run<T: Item>(
         &mut self,
         plan: Plan,
@@ -174,8 +173,7 @@ impl Packets<'_> {
         Ok(())
     }
 
-    /// Memory for what passes through ranks: as much as the first plan needs, whose slice is the
-    /// largest.
+    /// Makes room for what passes through ranks: as much as the first plan needs, whose slice is the largest.
     fn make_room<T: Item>(&mut self, plan: &Plan, areas: &mut Areas<'_, T>) -> Result<()> {
         let passing = plan.iter().flatten().filter(|transfer| transfer.puts == Place::Passing);
         let wanted = passing.map(|transfer| transfer.at + transfer.items.len()).max();
@@ -232,8 +230,7 @@ impl Packets<'_> {
     }
 }
 
-/// Submits a round of which only its order counts: who is sent to goes on after what the sender was
-/// given before.
+/// Submits a round that only orders: each receiver goes on after what its senders were given before.
 pub(super) fn signal(streams: &[Stream], round: &Round) -> Result<()> {
     let mut events = vec![None; streams.len()];
     for &Transfer { from, .. } in round {

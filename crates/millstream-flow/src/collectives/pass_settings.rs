@@ -1,8 +1,8 @@
 //! Collectives of long vectors between peers: which items each rank reads, combines and
 //! writes, `PassSettings` of `collective_pass.cuh`.
 //!
-//! Each way is as much as can be for links that carry as much in either direction: no
-//! rank sends or receives more than it must.
+//! Each does as well as possible on links that carry equally much in both directions: no rank sends
+//! or receives more than it must.
 
 use std::ops::Range;
 
@@ -12,16 +12,17 @@ use super::plan::{Pattern, Piece};
 use super::rank_settings::{MOST_RANKS, RankSettings};
 
 millstream_device::cuda_struct! {
-    /// The same items of several ranks' inputs, combined, for several ranks' outputs:
-    /// `PassJob` of the header.
+    /// The same items of several ranks' inputs, combined, go to several ranks' outputs (`PassJob`
+    /// of the header).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
     pub(super) struct Job as "millstream::PassJob" {
         pub(super) len: u64,
-        /// Where they begin in inputs.
+        /// Where the items begin in the inputs.
         pub(super) source: u64,
-        /// In outputs.
+        /// Where they begin in the outputs.
         pub(super) target: u64,
-        /// Bits of ranks; none for what the job before has left in the rank's own output.
+        /// A bit for each rank whose input is read; none for what the job before has left in the
+        /// rank's own output.
         pub(super) sources: u32,
         pub(super) targets: u32,
     }
@@ -43,7 +44,7 @@ millstream_device::cuda_struct! {
 }
 
 impl PassSettings {
-    /// Of a kernel of so many blocks, with these jobs.
+    /// Settings of a kernel of `blocks` blocks with these jobs.
     pub(super) fn new(
         common: RankSettings,
         blocks: usize,
@@ -61,13 +62,14 @@ impl PassSettings {
     }
 }
 
-/// Whether items change places: in place, what a rank sends another lies where it gets
-/// the other's.
+/// Whether items change places: in place, the piece that a rank sends to another lies where the
+/// piece goes that it gets from that one.
 pub(super) fn swaps(pattern: &Pattern, in_place: bool) -> bool {
     in_place && matches!(pattern, Pattern::AllToAll { .. })
 }
 
-/// What each rank's kernel does, for items of `item` bytes; its threads have so many bytes `at_once`.
+/// The jobs of each rank's kernel, for items of `item` bytes; its threads together handle `at_once`
+/// bytes at once.
 pub(super) fn jobs(
     pattern: &Pattern,
     ranks: usize,
@@ -83,7 +85,7 @@ pub(super) fn jobs(
     (0..ranks).map(of_rank).collect()
 }
 
-/// Those of one rank, with some that have nothing to do.
+/// The jobs of one rank, including some without items.
 fn jobs_of(
     rank: usize,
     pattern: &Pattern,
@@ -101,8 +103,8 @@ fn jobs_of(
             let part = aligned_part(items, ranks, rank, item);
             let is_at_once = part.len().saturating_mul(item) <= at_once;
             let reduce = |sources, targets| job(&part, part.start, part.start, sources, targets);
-            // Links that carry only what is read, and then only what is written, carry
-            // more than with both. Threads that go round once read before they write anyway.
+            // Links carry more if they carry only what is read, and then only what is written, than
+            // both at once. Threads that go round only once read before they write anyway.
             if is_at_once {
                 vec![reduce(everyone, everyone)]
             } else {
@@ -118,7 +120,7 @@ fn jobs_of(
             let targets = if in_place { others } else { everyone };
             vec![job(part, own_part(part), part.start, own, targets)]
         }
-        // Along a chain.
+        // These go along a chain.
         Pattern::Reduce { .. } | Pattern::Broadcast { .. } => Vec::new(),
         Pattern::AllToAll { pieces } => {
             let to = |step| exchange(pieces, rank, (rank + step) % ranks, in_place, item);
@@ -127,8 +129,8 @@ fn jobs_of(
     }
 }
 
-/// What a rank does of what it and another, or itself, have for each other: in place one half, since
-/// their items change places.
+/// The job of `rank` for what it and rank `to` have for each other (`to` may be itself). In place,
+/// that is one half, since their items change places.
 fn exchange(pieces: &[Vec<Piece>], rank: usize, to: usize, in_place: bool, item: usize) -> Job {
     let (sent, received) = (&pieces[rank][to], &pieces[to][rank]);
     let (own, other) = (1 << rank, 1 << to);
@@ -146,7 +148,7 @@ fn job(items: &Range<usize>, source: usize, target: usize, sources: u32, targets
     Job { len: items.len() as u64, source, target, sources, targets }
 }
 
-/// Nearly equal parts that begin at multiples of 16 bytes, as items allow.
+/// Nearly equal parts that begin at multiples of 16 bytes, if items divide these.
 pub(super) fn aligned_part(
     items: &Range<usize>,
     parts: usize,
@@ -158,7 +160,7 @@ pub(super) fn aligned_part(
     bound(part)..bound(part + 1)
 }
 
-/// To a multiple of 16 bytes, as items of `item` bytes allow.
+/// Rounds up to a multiple of 16 bytes, if items of `item` bytes divide these.
 fn round_up(len: usize, item: usize) -> usize {
     let step = if item > 0 && 16 % item == 0 { 16 / item } else { 1 };
     len.next_multiple_of(step)

@@ -11,7 +11,7 @@ use super::line_settings::LinePieces;
 use super::pass_settings::Job;
 use super::ring_settings::Ring;
 
-/// Units that a block's threads have at once, in lines: a group.
+/// Units that a block's threads handle at once in lines: a group.
 const GROUP: u64 = 2;
 
 /// What a faulty kernel leaves out.
@@ -24,9 +24,9 @@ pub(super) enum Fault {
     Silence,
     /// Only the first block sends to those who get no items.
     OneSpeaks,
-    /// Blocks go on to a collective that finds what others have left.
+    /// Blocks go on to a collective that uses what other blocks have left.
     OtherItems,
-    /// Or that has not as many of them.
+    /// Blocks go on to a collective that has another number of blocks.
     OtherBlocks,
     /// A pass does not wait for the others' buffers.
     NoBegin,
@@ -34,11 +34,11 @@ pub(super) enum Fault {
     NoEnd,
     /// Items that change places are sent like others.
     NoSwap,
-    /// Tiles are written where those before have not been taken.
+    /// Tiles overwrite earlier ones that have not been taken.
     NoRoom,
-    /// Tiles are counted anew in each collective.
+    /// Counts of tiles begin anew in each collective.
     Forgetful,
-    /// A chain has a number, like the collectives in which all hear from all.
+    /// A chain takes a collective's number, like collectives in which all ranks hear from all.
     CountedChain,
     /// As many tiles of each part go round a ring together as a channel has slots.
     Crowded,
@@ -48,26 +48,26 @@ pub(super) enum Fault {
 pub(super) enum Way {
     Lines,
     Pass,
-    /// Through so many channels.
+    /// Along a chain, through this many channels.
     Chain(Chain, u64),
     Ring(Ring, u64),
 }
 
 /// One collective, for all ranks.
 pub(super) struct Collective {
-    /// As lines and words carry it.
+    /// The number that its lines and words carry.
     pub(super) epoch: usize,
     pub(super) pieces: Vec<LinePieces>,
     pub(super) jobs: Vec<Vec<Job>>,
     pub(super) swaps: bool,
     pub(super) way: Way,
-    /// Whether all of a rank's blocks, or threads, meet before it: if not, both this and the one before
-    /// go in lines.
+    /// For each rank, whether all its blocks, or threads, meet before this collective. If not, both
+    /// this one and the one before go in lines.
     pub(super) meets: Vec<bool>,
 }
 
 impl Collective {
-    /// Of the longest piece of all ranks.
+    /// Units of the longest piece of all ranks.
     fn units(&self) -> u64 {
         let pieces = self.pieces.iter().flat_map(|its| its.sends.iter().chain(&its.receives));
         pieces.map(|piece| piece.len).max().unwrap_or(0).max(1)
@@ -77,7 +77,7 @@ impl Collective {
         self.units().div_ceil(GROUP)
     }
 
-    /// The first steps of a block: its threads have the same of other groups behind them.
+    /// The first steps of a block. Its threads have the same steps of other groups to do after these.
     fn sends(&self, block: u64) -> impl Iterator<Item = Step> {
         (block * GROUP..self.units().min((block + 1) * GROUP)).map(Step::Send)
     }
@@ -94,19 +94,20 @@ enum Step {
         ended: bool,
     },
     Read(Job),
-    /// What was read: the combined item, or the two that change places.
+    /// After the read: the combined item, or the two items that change places.
     Write(Job, u64, u64),
-    /// A tile, at this item.
+    /// Takes a tile, which is this item.
     Take(u64),
-    /// Its item, and those of the ranks before, or the first one's.
+    /// Passes on the item at this place: combined with those of the ranks before, or the first rank's.
     Give(u64, u64),
-    /// So many tiles have gone through this channel of a ring.
+    /// This many tiles have gone through this channel of a ring.
     Pass(u64, usize),
 }
 
-/// The steps that a rank may take next, each of a collective, and those that come after all of them.
+/// The steps that a rank may take next, each of a collective, and the groups of steps that come
+/// after all of them.
 struct Rank {
-    /// Begun so far.
+    /// Collectives begun so far.
     collective: usize,
     now: Vec<(usize, Step)>,
     later: Vec<Vec<Step>>,
@@ -117,13 +118,14 @@ pub(super) struct Model {
     /// `None` in place.
     inputs: Option<Vec<Vec<u64>>>,
     pub(super) outputs: Vec<Vec<u64>>,
-    /// By receiver, box, sender and place: the collective's number and the item.
+    /// For each receiver, set of lines, sender and place: the collective's number and the item.
     lines: HashMap<(usize, usize, usize, u64), (usize, u64)>,
-    /// By receiver and sender: the last number heard, of begun and of ended ones.
+    /// For each receiver, sender, and whether it is about ends: the last number heard, of begun or
+    /// of ended collectives.
     words: HashMap<(usize, usize, bool), usize>,
-    /// By rank and number.
+    /// For each rank and channel number.
     pub(super) channels: HashMap<(usize, u64), Channel>,
-    /// Blocks of a kernel in lines, at most.
+    /// The most blocks of a kernel in lines.
     grid: u64,
     pub(super) fault: Fault,
 }
@@ -157,7 +159,7 @@ impl Model {
         self.inputs.as_ref().unwrap_or(&self.outputs)[rank][at as usize]
     }
 
-    /// All steps of a rank's kernel, in groups that follow each other.
+    /// All steps of a rank's kernel, in groups; each group comes after the one before.
     fn steps(&self, number: usize, rank: usize) -> Vec<Vec<Step>> {
         let collective = &self.collectives[number];
         let Collective { jobs, way, .. } = collective;
@@ -182,8 +184,8 @@ impl Model {
         let reads: Vec<Vec<Step>> = jobs[rank].iter().map(items).collect();
         let mut steps = vec![vec![Step::Tell { ended: false }], vec![Step::Hear { ended: false }]];
         if jobs[rank].iter().any(|job| job.sources == 0) {
-            // More order than the kernel's, where each thread goes on by itself; that it
-            // finds its own items again is for the GPUs' cases.
+            // This is more order than the kernel has, where each thread goes on by itself. That a
+            // thread finds its own items again is left to the tests on GPUs.
             steps.extend(reads);
         } else {
             steps.push(reads.concat());
@@ -201,7 +203,7 @@ impl Model {
         if self.fault == Fault::OneBox { 0 } else { self.epoch(number) % 2 }
     }
 
-    /// Takes a step; what the same thread does next, or `None` if it must wait.
+    /// Takes a step. Returns what the same thread does next, or `None` if it must wait.
     fn advance(&mut self, rank: usize, number: usize, step: &Step) -> Option<Option<Step>> {
         match step {
             Step::Send(unit) => {
@@ -336,8 +338,8 @@ impl Model {
         true
     }
 
-    /// A thread of a rank has done what it has to do for a collective. With the last one of a block the
-    /// block goes on, if blocks do.
+    /// A thread of a rank has done its part of a collective. After its last thread, a block goes on
+    /// to the next collective, if blocks may.
     fn end(&self, rank: usize, state: &mut Rank, (number, step): (usize, Step)) {
         let Step::Receive(unit) = step else { return };
         let block = |unit: u64| unit / GROUP % self.grid;
@@ -351,7 +353,7 @@ impl Model {
             return;
         }
         let follows = self.collectives[number + 1..].iter().take_while(|next| !next.meets[rank]);
-        // Where the block has nothing to do it goes on at once.
+        // A block that has nothing to do there goes on at once.
         for (number, next) in (number + 1..).zip(follows) {
             state.collective = state.collective.max(number + 1);
             state.now.extend(next.sends(block(unit)).map(|step| (number, step)));
@@ -361,8 +363,7 @@ impl Model {
         }
     }
 
-    /// Runs all ranks, the next step chosen by `choose` among so many; false if all that
-    /// are left wait.
+    /// Runs all ranks; `choose` picks the next step among so many. Returns false if all remaining steps wait.
     pub(super) fn run(&mut self, mut choose: impl FnMut(usize) -> usize) -> bool {
         let rank = |_| Rank { collective: 0, now: Vec::new(), later: Vec::new() };
         let mut ranks: Vec<Rank> = (0..self.ranks()).map(rank).collect();

@@ -1,5 +1,4 @@
-//! Series of collectives between peers, as the model of their kernels runs them, against
-//! what they should do.
+//! Series of collectives between peers: the model of their kernels against what they should do.
 
 use std::ops::Range;
 
@@ -21,12 +20,12 @@ fn parts(items: &Range<usize>, ranks: usize) -> Vec<Range<usize>> {
     segmenter::parts(items.len(), ranks).map(of).collect()
 }
 
-/// One of all patterns, on vectors of a multiple of `ranks` items.
+/// The pattern with this number, on vectors whose length is a multiple of `ranks`.
 fn pattern(kind: usize, ranks: usize, len: usize, root: usize) -> Pattern {
     pattern_of(kind, ranks, 0..len, root)
 }
 
-/// The same, on some of their items.
+/// The same, on some of the vectors' items.
 fn pattern_of(kind: usize, ranks: usize, items: Range<usize>, root: usize) -> Pattern {
     match kind {
         0 => Pattern::Broadcast { root, items },
@@ -44,13 +43,13 @@ fn pattern_of(kind: usize, ranks: usize, items: Range<usize>, root: usize) -> Pa
     }
 }
 
-/// How long vectors are, by a number: which ways they take if they may.
+/// Kinds of lengths, by which a collective takes a way if it may.
 #[derive(Clone, Copy)]
 enum Length {
     Short,
-    /// Through so many channels of a chain.
+    /// Long enough for a chain, through this many channels.
     Long(u64),
-    /// And round a ring.
+    /// Long enough for a ring, too.
     Longest(u64),
 }
 
@@ -76,7 +75,7 @@ impl Length {
     }
 }
 
-/// What a collective does, all at once.
+/// What a collective does, in a single step.
 fn apply(pattern: &Pattern, inputs: &[Vec<u64>], outputs: &mut [Vec<u64>], in_place: bool) {
     let ranks = inputs.len();
     let sum = |at: usize| inputs.iter().fold(0, |sum: u64, input| sum.wrapping_add(input[at]));
@@ -114,8 +113,8 @@ fn apply(pattern: &Pattern, inputs: &[Vec<u64>], outputs: &mut [Vec<u64>], in_pl
     }
 }
 
-/// Lets a rank's blocks go on to the next collective without meeting where they may, but where a kernel
-/// `ends`: `BoundOperation::goes_on_to`, with items in the place of buffers.
+/// Lets a rank's blocks go on to the next collective without meeting where they may, but not where
+/// a kernel ends (`ends`): `BoundOperation::goes_on_to`, with items in place of buffers.
 fn leave_out_meetings(
     rank: usize,
     collectives: &mut [Collective],
@@ -140,7 +139,7 @@ fn leave_out_meetings(
     }
 }
 
-/// Where all items lie that a pattern reads or writes, of each rank.
+/// The range of items that a pattern reads or writes, on any rank.
 fn used(pattern: &Pattern) -> Range<usize> {
     let of = |parts: &[Range<usize>]| {
         let start = parts.iter().map(|part| part.start).min().unwrap_or(0);
@@ -158,7 +157,7 @@ fn used(pattern: &Pattern) -> Range<usize> {
     }
 }
 
-/// Runs a series; whether it ends, and with the right items.
+/// Runs a series. Returns whether it ends with the right items.
 fn is_right(
     (ranks, len): (usize, usize),
     in_place: bool,
@@ -203,7 +202,7 @@ fn is_right(
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) as usize % count
     };
-    // With most seeds, the last ranks' steps are taken more often.
+    // Most seeds take the last ranks' steps more often.
     let draws = seed % 6;
     let ends = model.run(|count| (0..draws).fold(draw(count), |most, _| most.max(draw(count))));
     ends && model.outputs == expected
@@ -234,7 +233,7 @@ proptest! {
         series in proptest::collection::vec((0usize..6, 0usize..3, 0usize..2, 0usize..8), 2..9),
         seed: u64,
     ) {
-        // Vectors beside each other, of one length or half of it.
+        // Vectors lie beside each other; they have one length or half of it.
         let len = 2 * ranks * share;
         let collective = |(kind, place, half, root): &(usize, usize, usize, usize)| {
             let items = place * len..place * len + (len >> half);
@@ -263,7 +262,7 @@ proptest! {
     }
 }
 
-/// A series of three ranks is right without the fault, and wrong with it in some order of steps.
+/// Checks that a series on three ranks is right without the fault, and wrong with it in some order of steps.
 fn is_seen(fault: Fault, len: usize, series: &[(Pattern, Way)]) {
     let right = |fault| (0..300).all(|seed| is_right((3, len), true, series, fault, seed));
     assert!(!right(fault), "{fault:?}");
@@ -280,7 +279,7 @@ fn faults_are_seen() {
     let from_first = in_lines(broadcast, 1);
     for (fault, series) in [
         (Fault::OneBox, vec![in_lines(all_reduce, 0); 3]),
-        // The root may be several collectives ahead.
+        // The root may be several collectives ahead of the others.
         (
             Fault::Silence,
             vec![
@@ -291,7 +290,7 @@ fn faults_are_seen() {
                 in_lines(broadcast, 0),
             ],
         ),
-        // The root's second block may be, too, if only the first hears from others.
+        // So may the root's second block, if only the first block hears from others.
         (Fault::OneSpeaks, vec![in_lines(broadcast, 0); 5]),
         (Fault::NoBegin, vec![in_lines(all_reduce, 0), (of(all_reduce, 0), Pass)]),
         (Fault::NoEnd, vec![(of(all_reduce, 0), Pass), in_lines(all_reduce, 0)]),
@@ -303,14 +302,14 @@ fn faults_are_seen() {
         is_seen(fault, 6, &series);
     }
     let some = |kind, items| (pattern_of(kind, 3, items, 0), Lines);
-    // The second block's first item is the first block's in what follows.
+    // The first item of the second block belongs to the first block in the next collective.
     is_seen(Fault::OtherItems, 12, &[some(all_reduce, 2..6), some(3, 0..12)]);
-    // In between, other blocks than the first hear nothing.
+    // In between, only the first block hears from others.
     let short = some(all_reduce, 8..9);
     is_seen(Fault::OtherBlocks, 12, &[in_lines(all_reduce, 0), short, in_lines(all_reduce, 0)]);
 }
 
-/// Through one channel, with more tiles than slots.
+/// One channel, and more tiles than it has slots.
 #[test]
 fn faults_of_channels_are_seen() {
     let long = |kind, root| {
@@ -367,7 +366,7 @@ fn lines_are_shared_among_the_others() {
     assert_eq!([2, 3, 5].map(bytes), [1 << 20, 1 << 19, 1 << 18]);
     assert!((2..9).all(|ranks| bytes(ranks) * (ranks - 1) <= (1 << 20) + 8 * ranks));
     assert_eq!([1, 2, 8].map(|ranks| capacity(0, ranks)), [MOST_UNIT_LINES; 3]);
-    // Lines of 16 bytes, of each rank, in two sets.
+    // Lines of 16 bytes for each rank, in two sets.
     let allocated = |ranks: usize| 2 * ranks * 2 * bytes(ranks);
     assert_eq!([2, 3].map(allocated), [8 << 20, 6 << 20]);
     assert!((2..9).all(|ranks| (4 << 20..=8 << 20).contains(&allocated(ranks))));

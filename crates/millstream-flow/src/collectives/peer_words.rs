@@ -1,4 +1,4 @@
-//! The words that kernels of a communicator's ranks meet in.
+//! The words by which the kernels of a communicator's ranks meet.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::gang::{IS_STOPPED, PEER_IS_LATE, STOP};
 /// Where the numbers begin: `host_words` of `gang.cuh`.
 pub(super) const BEGUN: usize = STOP + 1;
 
-/// What every kernel takes: bound once. Nobody copies the memory, the host's words are
-/// touched by atomics alone, and all ranks are peers, so that no launch has anything to check.
+/// What every kernel takes, bound only once: nobody copies the memory, the host's words are touched
+/// by atomics only, and all ranks are peers, so a launch has nothing left to check.
 #[derive(Debug)]
 pub(super) struct PeerWords {
-    /// Of each rank: words of the others, their lines, and channels of the chain.
+    /// Each rank's memory: the words that the others write, their lines, and the channels.
     memory: Arc<[Bound]>,
     host: Bound,
-    /// What to end the kernels for, and the number of the last collective that each rank's GPU has
-    /// come to.
+    /// The reason to end the kernels, if any, and for each rank the number of the last collective
+    /// that its GPU has come to.
     host_words: SharedBuffer<u32>,
 }
 
 impl PeerWords {
-    /// With so many words of each rank.
+    /// Words of a context's ranks; each rank has `words` of them.
     pub(super) fn new(context: &Context, words: usize) -> Result<PeerWords> {
         let memory = context.devices().iter().map(|device| {
             Ok(device.shared::<u64>(words)?.with_label(format!("collectives' words of {device}")))
@@ -52,29 +52,29 @@ impl PeerWords {
         })
     }
 
-    /// Ends the kernels, which may wait for one that will not come.
+    /// Ends the kernels: they may be waiting for one that will not come.
     pub(super) fn stop(&self) {
-        // A kernel that hears of nothing runs out of patience.
+        // A kernel that does not see this runs out of patience.
         let _ = self.host_words.store(STOP, IS_STOPPED);
     }
 
-    /// Whether a rank's GPU has come to the collective of this number, as far as is known.
+    /// Whether a rank's GPU is known to have come to the collective of this number.
     pub(super) fn has_begun(&self, rank: u32, epoch: u64) -> bool {
-        // Numbers of a series are near each other: the lower halves say which is greater.
+        // The numbers of a series are near each other, so their lower halves tell which one is greater.
         let ahead = |begun: u32| begun.wrapping_sub(epoch as u32) as i32 >= 0;
-        // Whoever cannot look waits for nothing.
+        // If the word cannot be read, assume that it has, so that nobody waits.
         self.host_words.load(BEGUN + rank as usize).map_or(true, ahead)
     }
 
-    /// As a kernel of that rank does.
+    /// Records what a kernel of that rank would.
     #[cfg(test)]
     pub(super) fn say_begun(&self, rank: usize, epoch: u32) -> Result<()> {
         Ok(self.host_words.store(BEGUN + rank, epoch)?)
     }
 }
 
-/// As kernels take them: `SpanSet<u64>` and `Span<u32>`.
-// SAFETY: words are given out as such.
+/// The form in which kernels take the words: `SpanSet<u64>` and `Span<u32>`.
+// SAFETY: words are given out as words.
 unsafe impl Parameter for PeerWords {
     type Bound = Arc<PeerWords>;
     type View<'a> = &'a PeerWords;
@@ -89,7 +89,7 @@ unsafe impl Parameter for PeerWords {
     }
 }
 
-// SAFETY: the words are used by atomics alone, whoever uses them.
+// SAFETY: the words are only used by atomics, whoever uses them.
 unsafe impl Argument<PeerWords> for &Arc<PeerWords> {
     fn bind(self, _: &mut Accesses) -> millstream_device::Result<Arc<PeerWords>> {
         Ok(Arc::clone(self))

@@ -30,12 +30,12 @@ use super::ring_settings::{Ring, RingSettings};
 use crate::context::Context;
 use crate::{Error, Item, Result};
 
-/// Of vectors that go round a ring unless the options say, by measurement.
+/// The shortest vectors that go round a ring, unless the options say otherwise; from measurements.
 const RING_BYTES: usize = 32 << 20;
 
 type Signature<T, S> = (GangRead<T>, GangWrite<T>, PeerWords, Value<S>);
 
-/// The kernels of a type and an operator.
+/// The kernels for an item type and an operator.
 struct Kernels<T: Item> {
     lines: PeerKernel<LineOperations<T>>,
     pass: PeerKernel<Signature<T, PassSettings>>,
@@ -45,7 +45,7 @@ struct Kernels<T: Item> {
 
 struct PeerKernel<S: Parameter> {
     kernel: Kernel<S>,
-    /// Set when all devices have it.
+    /// Set once the kernel is loaded on all devices.
     is_prepared: OnceLock<()>,
 }
 
@@ -76,20 +76,21 @@ struct KnownKernels {
     kernels: Box<dyn Any + Send + Sync>,
 }
 
-/// What kernels meet in.
+/// What the kernels of peers need to meet.
 pub(super) struct Peers {
     words: Arc<PeerWords>,
-    /// Few, as a rule.
+    /// As a rule only a few.
     kernels: Vec<KnownKernels>,
-    /// Of a kernel, at most.
+    /// The most blocks of a kernel.
     blocks: usize,
-    /// Lines from one rank to another, for one collective: those that could go along a chain use half.
+    /// Lines from one rank to another, for one collective. Collectives that could go along a chain
+    /// use only half of them.
     capacity: usize,
     channels: Channels,
-    /// Of a vector that goes round a ring, at least.
+    /// The shortest vector that goes round a ring, in bytes.
     ring_bytes: usize,
     patience_ns: u64,
-    /// Collectives in lines or one pass so far.
+    /// Collectives submitted so far, in lines or in one pass.
     epoch: u64,
 }
 
@@ -105,8 +106,8 @@ impl Peers {
     pub(super) fn new(context: &Context, options: &CommunicatorOptions) -> Result<Peers> {
         let ranks = context.devices().len();
         let capacity = capacity(options.line_bytes, ranks);
-        // Lines of two collectives, a number with each word. There is no memory for more than can
-        // be counted.
+        // Lines of two collectives, with a number beside each word. A capacity that cannot be
+        // counted becomes more than there is memory.
         let words = capacity.saturating_mul(4 * ranks).saturating_add(RANK_WORDS);
         let most = match most_sharers(context) {
             1 => MOST_BLOCKS,
@@ -130,8 +131,8 @@ impl Peers {
         })
     }
 
-    /// Whether items of this type are something to move, and not too large for threads to hold
-    /// where they are combined.
+    /// Whether these kernels can handle items of this type: they have bytes to move and, where they
+    /// are combined, are small enough for threads to hold.
     pub(super) fn carry<T: Item>(pattern: &Pattern) -> bool {
         match pattern.combines() {
             true => channel_settings::fits(size_of::<T>()),
@@ -139,14 +140,14 @@ impl Peers {
         }
     }
 
-    /// What ends the kernels.
+    /// The words by which kernels are ended.
     pub(super) fn words(&self) -> &Arc<PeerWords> {
         &self.words
     }
 
     /// Why the kernels have ended early, if they have.
     pub(super) fn check(&self, streams: &[Stream]) -> Result<()> {
-        // What a device failed with says more than that the others were stopped for it.
+        // A device's own failure says more than that the other kernels were stopped because of it.
         streams.iter().try_for_each(Stream::check)?;
         let Some(message) = self.words.why_stopped()? else { return Ok(()) };
         let devices: Vec<String> = streams.iter().map(|stream| stream.device().name()).collect();
@@ -165,7 +166,7 @@ impl Peers {
         mut operands: Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        // What is only moved is words.
+        // Items that are only moved are moved as words.
         let word = if pattern.combines() { size_of::<T>() } else { programs::word_bytes::<T>() };
         let pattern = pattern.in_words(size_of::<T>() / word);
         let most = match pattern {
@@ -194,7 +195,7 @@ impl Peers {
         operands: &mut Operands<'_, T>,
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
-        // A thread for each.
+        // One thread for each unit.
         let units = pattern.longest().div_ceil(unit(word).0).max(1);
         let threads = units.min(self.blocks * THREADS);
         self.epoch += 1;
@@ -229,7 +230,7 @@ impl Peers {
         operator: Option<&Operator<T>>,
     ) -> Result<()> {
         let in_place = operands.is_in_place();
-        // A thread for each 16 bytes.
+        // One thread for each 16 bytes.
         let most = self.blocks * THREADS;
         let jobs = jobs(pattern, streams.len(), in_place, word, most * 16);
         let longest = jobs.iter().flatten().map(|job| job.len as usize).max().unwrap_or(0);
@@ -276,8 +277,7 @@ impl Peers {
         self.run_together(streams, threads, operands, operator, |kernels| &kernels.ring, settings)
     }
 
-    /// Submits a pass of nothing, after which every rank comes after what all were given
-    /// before.
+    /// Submits a pass without items, after which every rank comes after what all ranks were given before.
     pub(super) fn barrier(&mut self, streams: &[Stream]) -> Result<()> {
         let mut operands = Operands::<u32> { inputs: None, outputs: &mut [] };
         let settings = self.next(streams.len());
@@ -286,25 +286,25 @@ impl Peers {
         self.run_together(streams, 1, &mut operands, None, |kernels| &kernels.pass, settings)
     }
 
-    /// Begins a collective with a number of its own: what each rank is told.
+    /// Begins a collective with a new number. Returns the settings of each rank.
     fn next(&mut self, ranks: usize) -> impl Iterator<Item = RankSettings> + use<> {
         self.epoch += 1;
         self.ranks(ranks)
     }
 
-    /// What each rank is told.
+    /// The settings of each rank.
     fn ranks(&self, ranks: usize) -> impl Iterator<Item = RankSettings> + use<> {
         let first = self.first_rank(ranks);
         (0..first.ranks).map(move |rank| RankSettings { rank, ..first })
     }
 
-    /// What the first is told.
+    /// The settings of the first rank.
     fn first_rank(&self, ranks: usize) -> RankSettings {
         let (epoch, patience_ns) = (self.epoch, self.patience_ns);
         RankSettings { epoch, patience_ns, rank: 0, ranks: ranks as u32 }
     }
 
-    /// Submits one of an operator's kernels on each rank, with about so many threads.
+    /// Submits one of an operator's kernels on each rank, with about this many threads.
     fn run_together<T: Item, S: Pod + Send + Sync>(
         &mut self,
         streams: &[Stream],
@@ -339,7 +339,7 @@ fn kernels<'a, T: Item>(
     known[place].kernels.downcast_ref().ok_or(Error::Ended)
 }
 
-/// Submits a kernel on each rank, with about so many threads.
+/// Submits a kernel on each rank, with about this many threads.
 fn launch<S: Parameter + 'static>(
     PeerKernel { kernel, is_prepared }: &PeerKernel<S>,
     streams: &[Stream],
@@ -347,15 +347,14 @@ fn launch<S: Parameter + 'static>(
     arguments: impl Iterator<Item = impl Argument<S>>,
 ) -> Result<()> {
     let size = threads.max(1);
-    // On all devices before any waits for another's: loading may wait for kernels
-    // that run.
+    // Load the kernel on all devices before one waits for another's: loading may wait for running kernels.
     if is_prepared.get().is_none() {
         for stream in streams {
             kernel.prepare(stream.device(), size)?;
         }
         is_prepared.get_or_init(|| ());
     }
-    // Not in memory of its own: no operation allocates more than it must.
+    // On the stack: no operation allocates more than it must.
     let mut bound = SmallVec::<[BoundKernel; MOST_RANKS]>::new();
     for (stream, arguments) in streams.iter().zip(arguments) {
         bound.push(kernel.bind(stream, size, arguments)?);
@@ -364,7 +363,7 @@ fn launch<S: Parameter + 'static>(
     Ok(bound.drain(..).try_for_each(BoundKernel::submit_soon)?)
 }
 
-/// Devices that share a GPU: their kernels must all fit at once.
+/// The most devices that share one GPU: their kernels must all fit on it at once.
 fn most_sharers(context: &Context) -> usize {
     let devices = context.devices();
     let sharers = |one: &Device| devices.iter().filter(|other| one.shares_gpu_with(other)).count();
@@ -376,7 +375,7 @@ mod tests {
     use super::*;
     use crate::context::Devices;
 
-    /// Wherever the memory is to be: also where no kernel would use it.
+    /// Refused on any device, even one on which no kernel would use the lines.
     #[test]
     fn lines_that_cannot_be_counted_are_refused() {
         let context = Context::builder().devices(Devices::host(3)).build().unwrap();

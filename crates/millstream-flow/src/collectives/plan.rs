@@ -7,9 +7,9 @@ use crate::segmenter;
 /// Memory of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Its work area: what it has to give, and where results belong.
+    /// The rank's work area: its own items at first, its results in the end.
     Own,
-    /// For what passes through on the way to another.
+    /// Memory for what passes through the rank on the way to another.
     Passing,
 }
 
@@ -22,11 +22,11 @@ pub(super) struct Transfer {
     pub(super) items: Range<usize>,
     /// Where they begin at the destination.
     pub(super) at: usize,
-    /// Where the source has them.
+    /// The source's memory that they are taken from.
     pub(super) takes: Place,
-    /// Where the destination wants them.
+    /// The destination's memory that they are put into.
     pub(super) puts: Place,
-    /// Whether they are combined with what is there, or replace it.
+    /// Whether they are combined with what is there, instead of replacing it.
     pub(super) combines: bool,
 }
 
@@ -37,20 +37,20 @@ impl Transfer {
         Transfer { from, to, items, at, takes: place, puts: place, combines }
     }
 
-    /// A piece, straight to where it belongs.
+    /// A piece that goes straight to its final place.
     pub(super) fn of_piece(from: usize, to: usize, piece: &Piece) -> Transfer {
         Transfer { at: piece.at, ..Transfer::new(from, to, &piece.items, false) }
     }
 }
 
-/// Transfers that read what was there before the round.
+/// Transfers of a round read what was there before it.
 pub(super) type Round = Vec<Transfer>;
 
 /// Rounds, one after the other.
 pub(super) type Plan = Vec<Round>;
 
-/// What a collective does to the work areas of its ranks: as many items at each,
-/// whose parts belong to the ranks.
+/// What a collective does to the work areas of its ranks, which all have equally many items; parts
+/// of them belong to the ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
     /// Everyone gets these items of the root.
@@ -118,7 +118,7 @@ impl Pattern {
         )
     }
 
-    /// The same of items in so many words each.
+    /// The same pattern for items that consist of this many words each.
     pub(super) fn in_words(self, words: usize) -> Pattern {
         if words == 1 {
             return self;
@@ -149,21 +149,20 @@ impl Pattern {
     }
 }
 
-/// What a barrier sends: nothing, to everyone from everyone.
+/// The pieces of a barrier: empty ones from every rank to every other.
 pub(super) fn signals(ranks: usize) -> Pattern {
     Pattern::AllGather { parts: vec![0..0; ranks] }
 }
 
-/// Nearly equal parts of some items, for each rank to combine one.
+/// Nearly equal parts of some items, one for each rank to combine.
 pub(super) fn shares(items: &Range<usize>, ranks: usize) -> Vec<Range<usize>> {
     let parts = segmenter::parts(items.len(), ranks);
     parts.map(|part| items.start + part.start..items.start + part.end).collect()
 }
 
-/// How long `slices` times a plan take, one after the other, if a rank sends and
-/// receives one packet at a time, `time` being that of some items between two ranks:
-/// the first one takes all its rounds, and the others follow at the pace of the rank
-/// that has most to do.
+/// How long `slices` copies of a plan take, one after another, if each rank sends and receives one
+/// packet at a time, and `time` is that of a number of items between two ranks. The first copy
+/// takes all its rounds; the others follow at the pace of the rank that has most to do.
 pub(super) fn duration(
     plan: &Plan,
     slices: usize,

@@ -151,7 +151,8 @@ fn signals_reach_everyone() {
     }
 }
 
-/// The fastest of eight ranks, whose copies take 10 us and 10 us a MiB, and pushes `push` of both.
+/// The fastest algorithm for eight ranks whose copies take 10 us plus 10 us a MiB, and whose
+/// pushes, if any, take the two times of `push`.
 fn fastest(push: Option<(f64, f64)>, pattern: &Pattern, packet: usize) -> Algorithm {
     let copy = (TransferWay::Copy, (10.0, 10.0));
     let ways = [copy].into_iter().chain(push.map(|times| (TransferWay::Push, times)));
@@ -172,20 +173,20 @@ fn fastest(push: Option<(f64, f64)>, pattern: &Pattern, packet: usize) -> Algori
 fn the_table_decides() {
     let broadcast = |len| Pattern::Broadcast { root: 0, items: 0..len };
     assert_eq!(fastest(None, &broadcast(1), 1), Algorithm::Tree);
-    // In many packets along a chain, the root sends each only once.
+    // Along a chain, in many packets, the root sends each packet only once.
     assert_eq!(fastest(None, &broadcast(1 << 30), 1 << 22), Algorithm::Ring);
     let all_reduce = |len| Pattern::AllReduce { items: 0..len };
     assert_eq!(fastest(None, &all_reduce(8), 8), Algorithm::Tree);
     assert_ne!(fastest(None, &all_reduce(1 << 30), 1 << 30), Algorithm::Tree);
 }
 
-/// Not copies, where packets are pushed: they need no few rounds.
+/// Where packets are pushed, the times of copies do not count: pushes need no small number of rounds.
 #[test]
 fn the_way_that_is_taken_decides() {
     let all_reduce = Pattern::AllReduce { items: 0..1 << 20 };
     assert_eq!(fastest(None, &all_reduce, 1 << 20), Algorithm::Tree);
     assert_eq!(fastest(Some((0.1, 9.0)), &all_reduce, 1 << 20), Algorithm::Direct);
-    // Never taken.
+    // A push that is never taken.
     assert_eq!(fastest(Some((11.0, 50.0)), &all_reduce, 1 << 20), Algorithm::Tree);
 }
 

@@ -40,7 +40,8 @@ pub(super) fn cuda_sources<T: Item>(operator: Option<&str>) -> [CudaSource; 4] {
     })
 }
 
-/// That both have the same words before the lines and of the host, and the same blocks.
+/// Asserts that CUDA C++ and Rust agree on the words before the lines, the host's words, and the
+/// number of blocks.
 fn as_in_rust() -> String {
     [("rank_words", RANK_WORDS), ("rank_threads", THREADS), ("host_words", BEGUN)]
         .map(|(name, value)| {
@@ -86,7 +87,7 @@ extern \"C\" __global__ void __launch_bounds__(millstream::rank_threads, 1) line
 }
 ";
 
-/// A kernel that takes the buffers of all ranks, so many blocks of which share a multiprocessor.
+/// A kernel that takes the buffers of all ranks; `blocks` of its blocks share a multiprocessor.
 fn of_all_buffers(way: &str, settings: &str, blocks: usize) -> String {
     format!(
         "

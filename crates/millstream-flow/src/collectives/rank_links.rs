@@ -1,5 +1,5 @@
-//! What a communicator keeps between its collectives in packets: the ways from rank to rank, what
-//! went over them, and memory. A GPU's memory takes the host long to get, and the host must not wait.
+//! What a communicator keeps between its collectives in packets: the ways from rank to rank, their
+//! statistics, and memory. The host takes long to get a GPU's memory, and must not wait for it.
 
 use std::collections::VecDeque;
 
@@ -21,11 +21,11 @@ type Memory = DeviceBuffer<u64>;
 pub(super) struct RankLink {
     pub(super) ways: Ways,
     pub(super) statistics: LinkStatistics,
-    /// Packet buffers in the receiver's memory, and in the host's; none before the first packet.
+    /// Free packet buffers in the receiver's memory, and in the host's; `None` before the first packet.
     free: [Option<VecDeque<Packet<u64>>>; 2],
 }
 
-/// A packet buffer, free after an event.
+/// A packet buffer, which is free after an event.
 #[derive(Debug)]
 pub(super) struct Packet<T: Item> {
     pub(super) buffer: DeviceBuffer<T>,
@@ -39,8 +39,8 @@ impl<T: Item> Packet<T> {
 }
 
 impl RankLink {
-    /// The packet buffer that has been free for longest, for so many items; where there is none, a
-    /// new one of `owner`.
+    /// A packet buffer for `items` items: the one that has been free for longest or, if there is
+    /// none, a new one of `owner`.
     pub(super) fn packet<T: Item>(
         &mut self,
         through_host: bool,
@@ -48,7 +48,7 @@ impl RankLink {
         owner: &Device,
     ) -> Result<Packet<T>> {
         let LinkStatistics { from, to, .. } = &self.statistics;
-        // So that the next somewhat larger ones fit too.
+        // Rounded up, so that somewhat larger packets will fit, too.
         let bytes = items.saturating_mul(size_of::<T>()).next_power_of_two();
         let new = || -> Result<Packet<u64>> {
             let buffer = memory(owner, bytes)?;
@@ -82,9 +82,9 @@ pub(super) enum Purpose {
 
 #[derive(Debug)]
 pub(super) struct RankLinks {
-    /// From each rank to each.
+    /// From each rank to each other rank.
     links: Vec<Vec<RankLink>>,
-    /// Of each rank, for each purpose.
+    /// For each rank and purpose.
     memory: Vec<[Option<Memory>; 2]>,
 }
 
@@ -106,14 +106,14 @@ impl RankLinks {
         &mut self.links[from][to]
     }
 
-    /// What went from rank to rank.
+    /// The statistics of all pairs of ranks.
     pub(super) fn statistics(&self) -> Vec<LinkStatistics> {
         let links = self.links.iter().flatten().map(|link| &link.statistics);
         links.filter(|statistics| statistics.packets > 0).cloned().collect()
     }
 
-    /// Microseconds of a packet of so many bytes, of a message of so many, on the way that it
-    /// takes, if that was measured.
+    /// Microseconds that a packet of `bytes` of a message of `message_bytes` takes on its way, if
+    /// that was measured.
     pub(super) fn time_us(
         &self,
         topology: &Topology,
@@ -126,7 +126,7 @@ impl RankLinks {
         topology.transfer_table()?.time_us(way, &names[from], &names[to], bytes)
     }
 
-    /// Memory of a rank for at least so many items, kept from the last time if that is enough.
+    /// Memory of a rank for at least `items` items: what was kept from the last time, if that is enough.
     pub(super) fn take<T: Item>(
         &mut self,
         rank: usize,

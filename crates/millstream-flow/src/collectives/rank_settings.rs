@@ -1,16 +1,16 @@
-//! What every kernel of a collective is told: `RankSettings` of `collective_ranks.cuh`.
+//! The settings that every kernel of a collective gets: `RankSettings` of `collective_ranks.cuh`.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Ranks at most: devices of one GPU have a stream each.
+/// The most ranks: devices of one GPU have a stream each.
 pub(super) const MOST_RANKS: usize = 8;
 
-/// Blocks of all kernels of a GPU: they must all run at once, one a multiprocessor. The header's
-/// `most_pass_blocks`.
+/// The most blocks of all kernels of a GPU together: all of them must run at once, one a
+/// multiprocessor (`most_pass_blocks` of the header).
 pub(super) const MOST_BLOCKS: usize = 128;
 
-/// The same of all devices that share a GPU. They wait for each other, so they all must fit at once: as
-/// many as any GPU that such programs run on has multiprocessors.
+/// The same where several devices share a GPU. Their kernels wait for each other, so all must fit
+/// at once: as many blocks as any GPU that such programs run on has multiprocessors.
 pub(super) const MOST_SHARED_BLOCKS: usize = 64;
 
 /// Words of each rank's memory before lines: `rank_words` of the header.

@@ -11,11 +11,11 @@ use crate::context::Context;
 use crate::patience::Patience;
 use crate::{Error, Gang, Result};
 
-/// Lines from one rank to another at least, and of an item at most: `least_capacity` of the header.
+/// The fewest lines from one rank to another, and the most lines of an item: `least_capacity` of the header.
 pub(super) const LEAST_CAPACITY: usize = 32;
 
 millstream_device::cuda_struct! {
-    /// `BlockCollectiveSettings` of the header: what a device's kernel is told.
+    /// `BlockCollectiveSettings` of the header: the settings of a device's kernel.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
     pub(crate) struct BlockSettings as "millstream::BlockCollectiveSettings" {
         patience_ns: u64,
@@ -186,7 +186,7 @@ impl ResidentCollectives {
         are_twins || Gang::is_possible(context)
     }
 
-    /// What the kernel of a rank is told.
+    /// The settings of a rank's kernel.
     pub(super) fn settings(&self, rank: usize) -> BlockSettings {
         BlockSettings { rank: rank as u32, ..self.settings }
     }
@@ -197,13 +197,14 @@ impl ResidentCollectives {
     }
 }
 
-/// Words before the lines of so many blocks: a number of each. Lines begin at multiples of 16 bytes.
+/// The words before the lines: one number for each block, rounded up so that lines begin at
+/// multiples of 16 bytes.
 fn numbers(blocks: usize) -> usize {
     blocks.checked_next_multiple_of(2).unwrap_or(usize::MAX)
 }
 
-/// A number of each block, then the lines of each; so many that there is no memory, if they are more than
-/// can be counted.
+/// The words of a rank: one number for each block, then the lines of each block. If that cannot be
+/// counted: so many that there is no such memory.
 fn words(blocks: usize, ranks: usize, capacity: usize) -> usize {
     numbers(blocks).saturating_add(blocks.saturating_mul(block_lines::words(ranks, capacity)))
 }

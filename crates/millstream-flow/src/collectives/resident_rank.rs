@@ -1,5 +1,5 @@
-//! What kernels take for collectives of their own: `ResidentCollectives` of
-//! `block_collectives.cuh`, at a rank.
+//! What a rank's kernels take in order to call collectives themselves: `ResidentCollectives` of
+//! `block_collectives.cuh`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -32,15 +32,15 @@ type Parts = (SharedSet<u64>, Shared<u32>, Value<BlockSettings>);
 #[doc(hidden)]
 pub struct HeldRank {
     parts: <Parts as Parameter>::Bound,
-    /// Of each block; `None` before its first step.
+    /// One for each block; `None` before its first step.
     standings: Box<[Mutex<Option<Standing>>]>,
     patience: Patience,
     context: Context,
-    /// While a twin waits; GPUs look at the time themselves.
+    /// Set while a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
 }
 
-// SAFETY: the parts do, and are given out as such.
+// SAFETY: the parts keep the promise, and are given out as what they are.
 unsafe impl Parameter for ResidentRank {
     type Bound = HeldRank;
     type View<'a> = ResidentRankView<'a>;
@@ -57,8 +57,8 @@ unsafe impl Parameter for ResidentRank {
     }
 }
 
-/// The collectives, the words of the gang, and the rank, of which there must be one.
-// SAFETY: the parts do, and are all that is held.
+/// The collectives, the words of the gang, and the rank, which must exist.
+// SAFETY: the parts keep the promise, and nothing else is held.
 unsafe impl Argument<ResidentRank> for (&ResidentCollectives, &SharedBuffer<u32>, usize) {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldRank> {
         let (collectives, host, rank) = self;
@@ -128,14 +128,14 @@ impl<'a> ResidentRankView<'a> {
         self.memory.get(self.rank())?.get(block)
     }
 
-    /// Those who wait look again.
+    /// Makes those who wait look again.
     pub(super) fn ring(&self) {
         self.held.context.device_set().bell().ring();
     }
 
-    /// Whether it makes sense to wait on for a line that is missed since then.
+    /// Whether a twin should go on waiting for a line that it has missed since `since`.
     pub(super) fn goes_on(&self, since: Instant) -> Result<(), KernelFault> {
-        // Relaxed: the word is all there is to see.
+        // Relaxed: the word itself is all that is communicated.
         if stop_word(self.host)?.load(Ordering::Relaxed) != 0 {
             return Err(KernelFault::early_return());
         }
@@ -145,7 +145,7 @@ impl<'a> ResidentRankView<'a> {
         Ok(())
     }
 
-    /// The gang fails for this reason, unless it is stopped already, and the others stop.
+    /// Fails the gang for this reason, unless it has been stopped already, and makes the others stop.
     fn give_up(&self, reason: u32) -> KernelFault {
         let fault = stop_word(self.host).map(|stop| give_up(stop, reason));
         self.ring();

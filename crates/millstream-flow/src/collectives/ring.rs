@@ -1,5 +1,5 @@
-//! The ring: each rank sends to the next one only. Every link carries the same, so
-//! large vectors move at the speed of one link whatever the number of ranks.
+//! The ring: each rank sends to the next one only. All links carry equally much, so large vectors
+//! move at the speed of one link, whatever the number of ranks.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(super) fn plan(order: &[usize], pattern: &Pattern) -> Plan {
             chain.windows(2).map(hop).collect()
         }
         Pattern::Reduce { root, items } => {
-            // Ends at the root, which comes last.
+            // The chain ends at the root: move it from first to last.
             let mut chain = from(order, *root);
             chain.rotate_left(1.min(order.len()));
             let hop = |pair: &[usize]| vec![Transfer::new(pair[0], pair[1], items, true)];
@@ -28,7 +28,7 @@ pub(super) fn plan(order: &[usize], pattern: &Pattern) -> Plan {
         }
         Pattern::AllGather { parts } => all_gather(order, parts),
         Pattern::ReduceScatter { parts } => reduce_scatter(order, parts),
-        // Everybody to the next, then everybody to the one after the next, ...
+        // Every rank sends to the next one, then to the one after that, and so on.
         Pattern::AllToAll { pieces } => (1..order.len())
             .map(|distance| {
                 let pairs = order.iter().zip(order.iter().cycle().skip(distance));
@@ -41,13 +41,13 @@ pub(super) fn plan(order: &[usize], pattern: &Pattern) -> Plan {
     }
 }
 
-/// The ring as it is met from `start` on.
+/// The ring in order, beginning at `start`.
 fn from(order: &[usize], start: usize) -> Vec<usize> {
     let place = order.iter().position(|rank| *rank == start).unwrap_or(0);
     order[place..].iter().chain(&order[..place]).copied().collect()
 }
 
-/// In round `k` the rank at place `p` passes on the part of the rank at `p - k - shift`.
+/// In round `k`, the rank at place `p` passes on the part of the rank at place `p - k - shift`.
 fn pass(order: &[usize], parts: &[Range<usize>], shift: usize, combines: bool) -> Plan {
     let ranks = order.len();
     let round = |round: usize| -> Round {
@@ -67,6 +67,6 @@ fn all_gather(order: &[usize], parts: &[Range<usize>]) -> Plan {
 }
 
 fn reduce_scatter(order: &[usize], parts: &[Range<usize>]) -> Plan {
-    // A part begins behind its owner and ends there.
+    // A part starts at the rank after its owner, and ends at its owner.
     pass(order, parts, 1, true)
 }

@@ -1,6 +1,6 @@
 //! All-reduces and reduce-scatters of long vectors between peers, round a ring of ranks:
-//! `RingSettings` of `collective_ring.cuh`. (An all-gather has nothing to combine: it only stores in
-//! one pass, too.)
+//! `RingSettings` of `collective_ring.cuh`. (An all-gather has nothing to combine; in one pass,
+//! too, it only stores.)
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::pass_settings::aligned_part;
 use super::plan::Pattern;
 use super::rank_settings::{MOST_RANKS, RankSettings};
 
-/// `Ring::together` of the header. With no more slots, all ranks would wait for room.
+/// `Ring::together` of the header. If a channel had no more slots than this, all ranks would wait for room.
 const TOGETHER: usize = 2;
 
 const _: () = assert!(TOGETHER < SLOTS);
@@ -23,17 +23,17 @@ millstream_device::cuda_struct! {
     /// `RingPart` of the header.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
     pub(super) struct RingPart as "millstream::RingPart" {
-        /// Where it begins in inputs.
+        /// Where the part begins in inputs.
         pub(super) source: u64,
-        /// In outputs.
+        /// Where it begins in outputs.
         pub(super) target: u64,
         pub(super) len: u64,
     }
 }
 
-/// A collective that goes round a ring: in step `s` rank `r` has to do with the part of rank
-/// `r - 1 - s`, which is its own in step `ranks - 1`. It sends in all steps but the last one and
-/// receives in all but the first.
+/// A collective that goes round a ring. In step `s`, rank `r` handles the part of rank `r - 1 - s`,
+/// which is its own part in step `ranks - 1`. It sends in all steps but the last, and receives in
+/// all but the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ring {
     pub(super) parts: [RingPart; MOST_RANKS],
@@ -41,7 +41,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Of items of `item` bytes; no other collectives.
+    /// The ring of a collective of items of `item` bytes; `None` for patterns that do not go round a ring.
     pub(super) fn of(pattern: &Pattern, ranks: usize, in_place: bool, item: usize) -> Option<Ring> {
         let own = ranks - 1;
         let last = match pattern {
@@ -66,8 +66,8 @@ impl Ring {
         Some(Ring { parts, last })
     }
 
-    /// Whether threads move 16 bytes at once, wherever buffers begin at multiples of these. A pass
-    /// does so, too, where all parts lie alike.
+    /// Whether threads move 16 bytes at once, if buffers begin at multiples of 16 bytes. A pass
+    /// does so, too, if all parts are aligned alike.
     pub(super) fn is_aligned(&self, item: usize) -> bool {
         let is_aligned = |at: u64| (at as usize * item).is_multiple_of(VECTOR_BYTES);
         let mut parts = self.parts.iter().filter(|part| part.len > 0);
@@ -75,7 +75,7 @@ impl Ring {
             && parts.all(|part| is_aligned(part.source) && is_aligned(part.target))
     }
 
-    /// Of all parts.
+    /// Items of all parts together.
     pub(super) fn items(&self) -> usize {
         self.parts.iter().map(|part| part.len as usize).sum()
     }
@@ -121,7 +121,7 @@ impl RingSettings {
             common,
             channels,
             parts: ring.parts,
-            // Of 16 KiB, or few.
+            // Tiles of 16 KiB, or only a few tiles.
             tiles: channels.tiles(longest) as u32,
             last: ring.last as u32,
             in_place: in_place.into(),
@@ -129,7 +129,7 @@ impl RingSettings {
         }
     }
 
-    /// Blocks of a kernel at most.
+    /// The most blocks of a kernel.
     pub(super) fn blocks(&self) -> usize {
         self.tiles.min(self.channels.count) as usize
     }
@@ -144,7 +144,7 @@ mod tests {
         Ring::of(pattern, 4, in_place, item).expect("a ring").is_aligned(item)
     }
 
-    /// Parts with no item, which begin where the vector ends, do not matter.
+    /// Empty parts, which begin where the vector ends, do not matter.
     #[test]
     fn all_reduces_are_aligned_where_items_fill_16_bytes() {
         for len in [0, 1, 3, 5, 16, 1003] {
@@ -174,7 +174,7 @@ mod tests {
             RingSettings::new(RankSettings::zeroed(), channels, &ring, 4, true)
         };
         let of = |len| (settings(len).tiles, settings(len).blocks());
-        // Two channels, and four.
+        // With two channels, and with four.
         assert_eq!([0, 1, 48, 4 * 5 * 8192].map(of), [(0, 0), (1, 1), (3, 2), (10, 4)]);
     }
 }

@@ -67,7 +67,7 @@ use crate::{Error, Item, Result};
 /// the end of the last operation, not for the drop.
 pub struct Collectives<'a> {
     communicator: &'a mut Communicator,
-    /// Held by GPUs' kernels until they are over.
+    /// GPUs' kernels hold it until they are over.
     permit: Option<GangPermit>,
     is_closed: bool,
 }
@@ -98,7 +98,7 @@ impl<'a> Collectives<'a> {
     /// failed stream.
     pub fn wait(&mut self, awaitable: &impl Awaitable) -> Result<()> {
         match self.communicator.wait(awaitable) {
-            // Refused by the first stream already: all are of one set.
+            // The first stream has refused it, so nothing was submitted: all streams are of one set.
             Err(error @ Error::Device(DeviceError::DifferentDeviceSet { .. })) => Err(error),
             waiting => self.noted(waiting),
         }
@@ -269,7 +269,7 @@ impl<'a> Collectives<'a> {
         self.communicator.check()
     }
 
-    /// Ends the series: the permit goes when the last operation is over.
+    /// Ends the series. The permit is released when the last operation is over.
     fn close(&mut self) -> Result<Vec<Completion>> {
         self.is_closed = true;
         let permit = self.permit.take();
@@ -277,7 +277,7 @@ impl<'a> Collectives<'a> {
             Some(permit) => permit.completed(stream),
             None => stream.completed(),
         };
-        // Of all streams, whichever have failed.
+        // Of all streams, even if some have failed.
         let ends: Vec<_> = self.streams().iter().map(completed).collect();
         let ends: millstream_device::Result<_> = ends.into_iter().collect();
         self.noted(ends.map_err(Error::from))
@@ -308,7 +308,7 @@ impl<'a> Collectives<'a> {
         self.noted(submitted)
     }
 
-    /// A failure to submit is the communicator's.
+    /// Records a failure to submit as the communicator's.
     fn noted<R>(&mut self, submitted: Result<R>) -> Result<R> {
         submitted.inspect_err(|cause| self.communicator.fail(cause.clone()))
     }
@@ -317,7 +317,7 @@ impl<'a> Collectives<'a> {
 impl Drop for Collectives<'_> {
     fn drop(&mut self) {
         if !self.is_closed {
-            // A failure is the communicator's to report.
+            // The communicator reports a failure.
             let _ = self.close();
         }
     }

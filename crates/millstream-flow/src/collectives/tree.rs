@@ -1,11 +1,11 @@
-//! The binomial tree: as few rounds as can be, for short vectors among many ranks.
+//! The binomial tree: the fewest possible rounds, for short vectors among many ranks.
 
 use std::ops::Range;
 
 use super::bruck;
 use super::plan::{Pattern, Plan, Round, Transfer};
 
-/// The plan; an all-to-all has no root, but as few rounds.
+/// The plan. An all-to-all has no root, but takes equally few rounds.
 pub(super) fn plan(ranks: usize, pattern: &Pattern) -> Plan {
     let first = Tree { ranks, root: 0 };
     match pattern {
@@ -20,7 +20,7 @@ pub(super) fn plan(ranks: usize, pattern: &Pattern) -> Plan {
             plan.extend(first.down(|_| vec![items.clone()]));
             plan
         }
-        // Up go the parts of a subtree; down everything.
+        // The parts of a subtree go up; all parts go down.
         Pattern::AllGather { parts } => {
             let mut plan = first.up(false, |subtree| of(parts, subtree));
             plan.extend(first.down(|_| parts.clone()));
@@ -39,8 +39,8 @@ fn of(parts: &[Range<usize>], ranks: Range<usize>) -> Vec<Range<usize>> {
     parts[ranks].to_vec()
 }
 
-/// Places count from the root; the parent of a place lacks its lowest set bit, and
-/// its subtree are the places up to the next multiple of that bit.
+/// Places count from the root. A place's parent is the place without its lowest set bit; its
+/// subtree is the range of places up to the next multiple of that bit.
 struct Tree {
     ranks: usize,
     root: usize,
@@ -51,7 +51,7 @@ impl Tree {
         (place + self.root) % self.ranks
     }
 
-    /// For each level, from the leaves on: a place, its parent, its subtree.
+    /// For each level, from the leaves up: each place, its parent, and its subtree.
     fn levels(&self) -> impl DoubleEndedIterator<Item = Vec<(usize, usize, Range<usize>)>> {
         let levels = self.ranks.next_power_of_two().trailing_zeros();
         (0..levels).map(|level| {

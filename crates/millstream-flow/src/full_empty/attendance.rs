@@ -3,7 +3,7 @@
 
 use crate::sync::{AtomicBool, AtomicUsize, Fault, Ordering, seeded};
 
-/// Those who wait for what rings nothing.
+/// Those who wait for words that ring nothing.
 #[derive(Debug)]
 pub(crate) struct Attendance {
     waiting: AtomicUsize,
@@ -15,11 +15,11 @@ pub(crate) struct Attendance {
 /// What the thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nobody waits: it parks, and looks again when it is unparked.
+    /// Nobody waits: the thread parks, and looks again when it is unparked.
     Park,
-    /// It rings.
+    /// The thread rings.
     Ring {
-        /// Whether somebody has begun to wait since it looked last.
+        /// Whether somebody has begun to wait since the thread last looked.
         has_begun: bool,
     },
     Stop,
@@ -37,7 +37,7 @@ impl Attendance {
         if seeded(Fault::UnparkBeforeCounting) {
             unpark();
         }
-        // Relaxed: the thread that finds what `begun` shows finds this, too.
+        // Relaxed: a thread that sees the increment of `begun` below sees this one, too.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         // Release: see `next`.
         self.begun.fetch_add(1, Ordering::Release);
@@ -48,31 +48,31 @@ impl Attendance {
 
     /// One of them waits no more.
     pub(crate) fn end(&self) {
-        // Relaxed: the thread looks again.
+        // Relaxed: the thread looks again anyway.
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Those who wait.
     pub(crate) fn waiting(&self) -> usize {
-        // Relaxed: a number to look at.
+        // Relaxed: the number is only looked at.
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Nobody will.
+    /// Ends the thread: nobody will wait any more.
     pub(crate) fn stop(&self, unpark: impl Fn()) {
         // Release: see `next`.
         self.stop.store(true, Ordering::Release);
         unpark();
     }
 
-    /// For the thread, which keeps what it has `seen` of those who have begun.
+    /// The thread's next step. `seen` keeps what the thread has seen of `begun`.
     pub(crate) fn next(&self, seen: &mut usize) -> Next {
         // Acquire: pairs with the release in `stop`.
         if self.stop.load(Ordering::Acquire) {
             return Next::Stop;
         }
-        // Acquire: pairs with the release in `begin`. Whoever begins after this look unparks
-        // the thread after it, which then does not park for long.
+        // Acquire: pairs with the release in `begin`. Somebody who begins after this look unparks
+        // the thread after it, so the thread then parks only briefly.
         let latest = self.begun.load(Ordering::Acquire);
         let has_begun = std::mem::replace(seen, latest) != latest;
         match self.waiting() {

@@ -1,24 +1,24 @@
-//! Who is at a packet's items, beside what its word says. States, races and the model are in
-//! `README.md`.
+//! Claims: who is using a packet's items, which the packet's word does not tell. States, races and
+//! the model are in `README.md`.
 //!
-//! A word changes when a copy is over, not when it is submitted: of two copies that wait for the
-//! same packet to be empty, both would find it so. Who uses a packet's items claims it first, and
-//! then looks at its word. Many may read, or one may write; whoever is refused looks again when a
-//! claim has ended, of which the bell tells.
+//! A copy changes a word when it is over, not when it is submitted. So if two copies wait for the
+//! same packet to be empty, both could find it empty. Therefore whoever uses a packet's items
+//! claims the packet first, and then looks at its word. Many may read, or one may write; whoever is
+//! refused looks again when the bell tells that a claim has ended.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::sync::{Fault, Mutex, seeded};
 
-/// What is done to the items; what changes the word counts as writing.
+/// What is done to the items. A change of the packet's word counts as writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Read,
     Write,
 }
 
-/// Claims of a segment's packets, each by an `H`.
+/// Claims of a segment's packets. Each has a holder of type `H`.
 #[derive(Debug)]
 pub(crate) struct Claims<H> {
     state: Mutex<State<H>>,
@@ -35,9 +35,9 @@ struct Claim<H> {
     number: u64,
     usage: Use,
     holder: H,
-    /// Nobody else has claimed the packet since it has.
+    /// Nobody has claimed the packet beside this claim, neither before nor since.
     is_alone: bool,
-    /// Somebody was refused because of it.
+    /// Somebody was refused because of this claim.
     has_refused: bool,
 }
 
@@ -48,7 +48,7 @@ impl<H> Default for Claims<H> {
 }
 
 impl<H: Clone> State<H> {
-    /// Whose claims are in the way; those who are over have `ended`.
+    /// The holders of claims that are in the way. Claims that are over are moved to `ended`.
     fn others(
         &mut self,
         packets: Range<usize>,
@@ -79,11 +79,12 @@ impl<H: Clone> State<H> {
 }
 
 impl<H: Clone> Claims<H> {
-    /// Claims packets: the claim's number. Or nothing, if others are at them, but for those who are
-    /// `over` and those whom it does `not_mind`: who they are. `over` is asked with whether the holder
-    /// has been alone at the packet; what others do there says nothing of one that has not. The `holder`
-    /// is made when nobody else can claim, so that it may tell what it has found then, and told whether
-    /// nobody else is at any of the packets. Neither that nor `over` must come back here.
+    /// Claims packets and returns the claim's number, or, if others are in the way, their holders.
+    /// Claims that are `over`, and holders for which `not_mind` is true, are not in the way. The
+    /// third argument of `over` tells whether the claim has been alone at the packet; if not, what
+    /// the packet's word says may be due to others. `holder` is called while nobody else can claim,
+    /// so that it may record what it finds at that time; its argument tells whether nobody else is
+    /// at any of the packets. Neither `holder` nor `over` may call back into these claims.
     pub(crate) fn claim(
         &self,
         packets: Range<usize>,
@@ -92,7 +93,7 @@ impl<H: Clone> Claims<H> {
         over: impl Fn(usize, &H, bool) -> bool,
         not_mind: impl Fn(&H) -> bool,
     ) -> Result<u64, Vec<H>> {
-        // Dropped without the lock, here and below: a holder may tell others as it goes.
+        // Dropped without the lock, here and below: a holder's drop may notify others.
         let mut ended = Vec::new();
         let mut state = self.state.lock();
         let others = state.others(packets.clone(), usage, over, not_mind, &mut ended);
@@ -112,11 +113,11 @@ impl<H: Clone> Claims<H> {
         Ok(number)
     }
 
-    /// Whether packets could be claimed, which they are not. Who is at them hears of it as if they had
-    /// been refused.
+    /// Looks whether packets could be claimed, without claiming them. Holders that are in the way
+    /// are marked as if somebody had been refused.
     ///
     /// # Errors
-    /// Those who are at them.
+    /// The holders that are in the way.
     pub(crate) fn look(
         &self,
         packets: Range<usize>,
@@ -128,13 +129,14 @@ impl<H: Clone> Claims<H> {
         if others.is_empty() { Ok(()) } else { Err(others) }
     }
 
-    /// Whether there are claims, of whatever packet.
+    /// Whether there are claims of any packet.
     pub(crate) fn are_any(&self) -> bool {
         self.state.lock().of_packets.values().any(|claims| !claims.is_empty())
     }
 
-    /// Ends a claim. Whether somebody was refused because of it, who must be told to look again: a ring
-    /// for those whom others refuse would find them refused again, and so on.
+    /// Ends a claim. Returns whether somebody was refused because of it and must be told to look
+    /// again. (Ringing for those whom other claims refuse would be endless: they would be refused
+    /// again, ring again, and so on.)
     #[must_use]
     pub(crate) fn give_back(&self, packets: Range<usize>, number: u64) -> bool {
         let mut ended = Vec::new();
@@ -147,7 +149,7 @@ impl<H: Clone> Claims<H> {
         ended.iter().any(|claim| claim.has_refused) && !seeded(Fault::GiveBackInSilence)
     }
 
-    /// All are over.
+    /// Drops all claims, which are over.
     pub(crate) fn clear(&self) {
         let ended = std::mem::take(&mut self.state.lock().of_packets);
         drop(ended);

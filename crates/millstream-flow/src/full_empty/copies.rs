@@ -59,7 +59,7 @@ struct Side<T: Item> {
     of: Wait<T>,
     packet: usize,
     guard: Guard,
-    /// What the copy does with the items, or their word.
+    /// What the copy does with this side's items, or with their word.
     usage: Use,
 }
 
@@ -83,7 +83,7 @@ impl<T: Item> Side<T> {
         self.of.segment.give_back(&(self.packet..self.packet + 1), number);
     }
 
-    /// The words that the action changes.
+    /// The words that this side's action changes.
     fn words(&self) -> Vec<(&SharedBuffer<u32>, usize, u32)> {
         match self.guard.action {
             Action::None => Vec::new(),
@@ -99,12 +99,12 @@ struct Copying<T: Item> {
     source: Side<T>,
     target: Side<T>,
     copy: Arc<CopyUnderWay>,
-    /// By which the packets are claimed.
+    /// The numbers of the claims of both packets, once claimed.
     claims: Option<[u64; 2]>,
 }
 
 impl<T: Item> Copying<T> {
-    /// Claims both packets, or none: then the side that others are at.
+    /// Claims both packets, or neither; then returns the side at which others are.
     fn claim(&mut self) -> Option<&Side<T>> {
         let Some(source) = self.source.claim(&self.copy) else { return Some(&self.source) };
         let Some(target) = self.target.claim(&self.copy) else {
@@ -123,7 +123,8 @@ impl<T: Item> Copying<T> {
             .for_each(|(side, number)| side.give_back(number));
     }
 
-    /// Submits the copy, with the packets claimed: until it is over, unless it is refused.
+    /// Submits the copy, whose packets have been claimed. The claims last until the copy is over,
+    /// or end here if it is refused.
     fn submit(&mut self) -> Result<Event> {
         if let Err(refused) = self.submit_items() {
             self.give_back();
@@ -135,7 +136,7 @@ impl<T: Item> Copying<T> {
         let told = words.try_for_each(|words| stream.signal(words));
         let event = stream.record();
         let completion = event.clone().map(|event| event.completed());
-        // The other side's group hears of it as of any error.
+        // The target's group, too, hears of this error, as of any other.
         source.of.segment.end_claim_with(&self.copy, completion)?;
         Ok(told.and(event)?)
     }
@@ -143,12 +144,12 @@ impl<T: Item> Copying<T> {
     fn submit_items(&self) -> Result<()> {
         let Copying { stream, source, target, .. } = self;
         let words = [source, target].map(Side::words);
-        // Before anything is submitted: what is copied is told, or nothing is copied.
+        // Checked before anything is submitted, so that every copy is also announced by its words.
         words.iter().try_for_each(|words| stream.check_signal(words))?;
         source.of.segment.group.listen(stream);
         target.of.segment.group.listen(stream);
         let from = source.of.segment.items.part(source.of.segment.shape.range(source.packet))?;
-        // SAFETY: until the copy is over nobody on the host is at the packet, by the claim.
+        // SAFETY: the claim keeps everybody on the host away from the packet until the copy is over.
         let to = unsafe {
             target.of.segment.items.part_mut(target.of.segment.shape.range(target.packet))?
         };
@@ -156,7 +157,7 @@ impl<T: Item> Copying<T> {
     }
 }
 
-/// A copy that waits, and what is told of it.
+/// A copy that waits for its packets, and the promise to keep when it is over.
 struct Waiting<T: Item> {
     copying: Copying<T>,
     promise: Promise,
@@ -169,11 +170,11 @@ impl<T: Item> Then<T> for Waiting<T> {
                 Arc::ptr_eq(&wanted.segment, &side.of.segment)
                     && wanted.packets.start == side.packet
             };
-            // For a side without a trigger, the other waits.
+            // If this side has no trigger, the other side's wait stands for it.
             let its = wanted.iter().position(is_its);
             return Ok(its.map_or(0..wanted.len(), |at| at..at + 1));
         }
-        // A copy that has ended meanwhile may have changed a word since it was looked at.
+        // A copy that has ended meanwhile may have changed a word since the last look.
         let missing = first_missing(wanted);
         if !matches!(missing, Ok(None)) {
             self.copying.give_back();
@@ -185,11 +186,11 @@ impl<T: Item> Then<T> for Waiting<T> {
         let Waiting { mut copying, promise } = self;
         let copied = met.and_then(|()| copying.submit());
         if let Err(error) = &copied {
-            // Who waits for what it was to change would wait in vain.
+            // Others would wait in vain for what this copy was to change.
             copying.source.of.segment.group.fail(error);
             copying.target.of.segment.group.fail(error);
         }
-        // Whoever waits for the copy may begin a new epoch then.
+        // Ends the wait first: whoever waits for the copy may begin a new epoch then.
         drop(copying);
         keep(promise, copied);
     }
@@ -281,7 +282,7 @@ impl<T: Item> FullEmptySegment<T> {
     }
 }
 
-/// The promise is kept when the copy is over.
+/// Keeps the promise when the copy is over.
 fn keep(promise: Promise, copied: Result<Event>) {
     let refused = |reason: String| {
         let promise = promise.event().to_string();
@@ -295,7 +296,7 @@ fn keep(promise: Promise, copied: Result<Event>) {
         Ok(event) => {
             let copied = event.clone();
             event.on_complete(move |result| {
-                // Whoever waits for the promise comes after the copy.
+                // Orders whoever waits for the promise after the copy.
                 copied.merge_into_host();
                 promise.complete(result);
             });

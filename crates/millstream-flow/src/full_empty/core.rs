@@ -3,19 +3,18 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Fault, Ordering, seeded};
 
-/// No epoch: what an emptied packet's word shows, and every word at the start.
+/// No epoch: the word of a packet at the start, and after it has been emptied.
 const EMPTY: u32 = 0;
 
 /// The words of one packet in one epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketWords<'a> {
-    /// The epoch in which the packet was filled last. Written by whoever fills or
-    /// empties it.
+    /// The epoch in which the packet was last filled. Written by those who fill or empty it.
     pub(crate) word: &'a AtomicU32,
-    /// How many writers have arrived, below the epoch in which they have; 0 after the last.
+    /// How many writers have arrived, below the epoch in which they have arrived; 0 once the last has.
     pub(crate) arrivals: &'a AtomicU64,
     pub(crate) epoch: u32,
-    /// Writers that fill the packet together.
+    /// The number of writers that fill the packet together.
     pub(crate) writers: u32,
 }
 
@@ -44,15 +43,15 @@ impl PacketWords<'_> {
         self.word.load(Ordering::Acquire) != self.epoch
     }
 
-    /// A writer's items are there. Whether it is the last writer, who may read what
-    /// all have written, and must mark the packet full.
+    /// A writer's items are there. Returns whether it is the last writer, which may read what all
+    /// have written, and must mark the packet full.
     pub(crate) fn arrive(&self) -> bool {
         if self.writers == 1 {
             return true;
         }
         let order = match seeded(Fault::ArrivalWithoutOrder) {
             true => Ordering::Relaxed,
-            // Each arrival pairs with the later ones: the last comes after all items.
+            // AcqRel: each arrival pairs with all later ones, so the last comes after all writers' items.
             false => Ordering::AcqRel,
         };
         if !seeded(Fault::ArrivalsOfAnyEpoch) {
@@ -70,12 +69,13 @@ impl PacketWords<'_> {
         is_last
     }
 
-    /// Arrivals of an epoch in which not all came count no more.
+    /// Discards the arrivals of another epoch, in which not all writers came.
     fn forget_other_epochs(&self) {
         let none = u64::from(self.epoch) << 32;
-        // Relaxed: the same word.
+        // Relaxed: everything here is about this one word.
         let mut before = self.arrivals.load(Ordering::Relaxed);
-        // Not less, but other: epochs wrap around. Whoever loses finds this epoch.
+        // Compared for being different, not for being less, since epochs wrap around. Whoever loses
+        // the exchange finds this epoch there.
         while before >> 32 != u64::from(self.epoch) {
             let exchanged = self.exchange_arrivals(before, none);
             before = exchanged.map_or_else(|now| now, |_| none);
@@ -100,7 +100,7 @@ impl PacketWords<'_> {
         self.word.store(self.epoch, order);
     }
 
-    /// The items are read, and may be replaced.
+    /// The packet's items have been read and may be replaced.
     pub(crate) fn mark_empty(&self) {
         // Pairs with `is_empty`: the reads come before the next fill.
         let order = match seeded(Fault::MarkEmptyWithoutRelease) {

@@ -61,7 +61,7 @@ impl EarlyKernel {
     /// What host code does next comes after the kernel.
     pub async fn completed(&self) -> Result<()> {
         let ended = self.event.completed().await;
-        // First: a twin fails because of it.
+        // Check the group first: if it has ended, that is why a twin fails.
         self.group.check()?;
         Ok(ended?)
     }

@@ -17,8 +17,8 @@ use crate::gang_permit::{GangPermit, WeakGangPermit};
 use crate::patience::Patience;
 use crate::{Context, Error, Item, Result};
 
-/// What the control word shows: nothing has happened; the program has released all; a stream has
-/// failed; and, with the segment and the packet, what did not come in time.
+/// Values of the control word: nothing has happened; the program has released everybody; a stream
+/// has failed. A packet that did not come in time is shown by its segment and number.
 const RUNNING: u64 = 0;
 const RELEASED: u64 = 1;
 const FAILED: u64 = 2;
@@ -83,9 +83,9 @@ struct GroupCore {
     control: SharedBuffer<u64>,
     patience: Duration,
     labels: Mutex<Vec<String>>,
-    /// Why a stream has failed.
+    /// Why a stream failed.
     cause: OnceLock<millstream_device::Error>,
-    /// Of the failures of streams.
+    /// Listeners to the streams' failures.
     listeners: Mutex<Vec<FailureListener>>,
     /// Held while kernels that were launched early run.
     permit: AsyncMutex<WeakGangPermit>,
@@ -179,9 +179,9 @@ impl FullEmpty {
         Ok(EarlyKernel::new(self, ended))
     }
 
-    /// The permit for kernels that wait, one for all of the group.
+    /// The permit for kernels that wait for each other, which all of the group share.
     async fn permit(&self) -> GangPermit {
-        // Held while one waits for the permit: others of the group come with it.
+        // The lock is held while this waits for the permit, so that others of the group get the same one.
         let mut known = self.core.permit.lock().await;
         if let Some(permit) = known.upgrade() {
             return permit;
@@ -222,24 +222,24 @@ impl FullEmpty {
         }
     }
 
-    /// A packet did not come in time.
+    /// Ends all waiting: a packet did not come in time.
     pub(super) fn time_out(&self, segment: usize, packet: usize) -> Result<()> {
         self.end(timed_out(segment, packet))
     }
 
-    /// Ends all waiting when a stream fails: what is to come on it does not.
+    /// Ends all waiting if the stream fails, since what should come on it will not.
     pub(super) fn listen(&self, stream: &Stream) {
         let listens = |listener: &FailureListener| listener.listens_to(stream);
         if self.core.listeners.lock().iter().any(listens) {
             return;
         }
         let core = Arc::downgrade(&self.core);
-        // Without the lock: it may be called at once, and others may go on then who listen.
+        // Without the lock: the callback may run at once, and those it lets go on may call this function.
         let listener = stream.on_failure(move |cause| {
             let Some(core) = core.upgrade() else { return };
-            // The first stays. Before the word, so that whoever sees that finds it.
+            // The first cause stays. It is set before the word, so that whoever sees the word finds it.
             let _ = core.cause.set(cause);
-            // It can only fail where nobody is left to see it.
+            // This fails only if nobody is left to see the word.
             let _ = FullEmpty { core }.end(FAILED);
         });
         let mut listeners = self.core.listeners.lock();
@@ -261,7 +261,8 @@ impl FullEmpty {
         let _ = self.end(FAILED);
     }
 
-    /// The first cause stays, but for two that end it at once.
+    /// Sets the control word unless it is set: the first cause stays, unless two end the group at
+    /// the same moment.
     fn end(&self, state: u64) -> Result<()> {
         if self.core.control.load(0)? == RUNNING {
             self.core.control.store(0, state)?;
@@ -286,7 +287,7 @@ impl FullEmpty {
         Patience::new(&self.core.context, self.core.patience)
     }
 
-    /// When whoever begins to wait now on the host has waited for too long, if ever.
+    /// When a wait on the host that begins now will have lasted for too long, if ever.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.host_patience().deadline()
     }
@@ -295,14 +296,13 @@ impl FullEmpty {
         self.core.labels.lock().get(segment).cloned().unwrap_or_default()
     }
 
-    /// Lets somebody look at words that ring nothing, and at the time.
+    /// Makes somebody look at words that ring nothing, and at the time, until the answer is dropped.
     pub(super) fn attend(&self) -> Attention {
         self.core.context.watcher().attend()
     }
 }
 
-/// What the control word shows when a packet did not come in time; the header has the
-/// same.
+/// The value of the control word when this packet did not come in time; the header computes the same.
 pub(super) fn timed_out(segment: usize, packet: usize) -> u64 {
     TIMED_OUT | (segment as u64) << 32 | packet as u64
 }

@@ -1,5 +1,4 @@
-//! Who holds claims of packets: copies until they are over, host code and twins while they are at
-//! the items.
+//! Holders of claims: a copy holds one until it is over, host code and twins while they use the items.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,21 +16,21 @@ use crate::{Error, Item, Result};
 pub(super) enum Holder {
     /// Host code or a twin, until it gives the claim back.
     Host,
-    /// A copy, until it is over: its event says so, or, before anybody hears of that, the packet's
-    /// word, if the copy changes that and nobody else does.
+    /// A copy, until it is over. Its event tells; so does, perhaps earlier, the packet's word, if
+    /// the copy changes the word and nobody else does.
     Copy { copy: Arc<CopyUnderWay>, tells: Option<Told> },
 }
 
-/// What a packet's word says when a copy is over.
+/// What a packet's word shows once a copy is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     epoch: u32,
     condition: Condition,
-    /// How many kernels had been given the segment.
+    /// How many kernels had been given the segment when the claim was made.
     kernels: u64,
 }
 
-/// A copy, or a change of its word alone, from before it is submitted until it is over.
+/// A copy, or a mere change of a packet's word, from before its submission until it is over.
 #[derive(Debug, Default)]
 pub(super) struct CopyUnderWay {
     state: Mutex<State>,
@@ -39,15 +38,15 @@ pub(super) struct CopyUnderWay {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Once it is submitted: right behind it, before what comes next on its stream, which may wait for
-    /// who wants the packet.
+    /// Set right after the submission, before anything else is submitted to the stream: what comes
+    /// next there may wait for somebody who wants the packet.
     completion: Option<Completion>,
-    /// Somebody was refused because of it: the bell tells of its end.
+    /// Somebody was refused because of this copy: the bell must announce its end.
     is_wanted: bool,
 }
 
 impl CopyUnderWay {
-    /// It is submitted, and over with this.
+    /// The copy has been submitted, and is over with `completion`.
     pub(super) fn submitted(&self, completion: Completion, bell: &Arc<Bell>) {
         let is_wanted = {
             let mut state = self.state.lock();
@@ -60,13 +59,14 @@ impl CopyUnderWay {
     }
 
     fn is_over(&self) -> bool {
-        // A failed one, too: the group has ended, and whoever looks hears why. If a GPU has had a
-        // fault, the copy may go on, and guarded items are refused.
+        // A failed copy counts as over, too: the group has ended, and whoever looks hears why.
+        // After a fault of a GPU, the copy may still be running, but then guarded items are
+        // refused.
         let state = self.state.lock();
         state.completion.as_ref().is_some_and(|it| it.status() != EventStatus::Pending)
     }
 
-    /// Lets the bell tell of its end. Not of each copy's: as a rule nobody waits for it.
+    /// Makes the bell announce the copy's end. This is not done for every copy, since as a rule nobody waits.
     fn want(&self, bell: &Arc<Bell>) {
         let completion = {
             let mut state = self.state.lock();
@@ -79,7 +79,7 @@ impl CopyUnderWay {
     }
 }
 
-/// Without a lock: if it is over already, those who wait look again within this call.
+/// Called without a lock: if the copy is over already, those who wait look again within this call.
 fn tell(completion: &Completion, bell: &Arc<Bell>) {
     let bell = Arc::clone(bell);
     completion.on_complete(move |_| bell.ring());
@@ -90,7 +90,7 @@ impl<T: Item> SegmentCore<T> {
         self.group.context().device_set().bell()
     }
 
-    /// Claims packets, unless others are at them, of whose end the bell tells.
+    /// Claims packets, unless others are at them; then the bell announces the others' ends.
     fn claim(
         &self,
         packets: &Range<usize>,
@@ -103,7 +103,7 @@ impl<T: Item> SegmentCore<T> {
         claimed.map_err(|others| self.want(others)).ok()
     }
 
-    /// The bell tells of the ends of those who are in the way.
+    /// Makes the bell announce the ends of these claims.
     fn want(&self, others: Vec<Holder>) {
         for other in others {
             if let Holder::Copy { copy, .. } = other {
@@ -116,16 +116,16 @@ impl<T: Item> SegmentCore<T> {
         let Holder::Copy { copy, tells } = holder else { return false };
         let has_told = |Told { epoch, condition, kernels }| {
             let is_full = self.is_full(packet, epoch);
-            // Looked at after the word: whose kernel has changed it has been given the segment before.
+            // Looked at after the word: a kernel that changed the word had been given the segment before.
             is_full.is_ok_and(|is_full| is_full == (condition == Condition::Full))
                 && self.kernels.given() == kernels
         };
-        // A GPU may be done before the thread that has submitted the copy says so.
+        // A GPU may be done before the thread that submitted the copy has recorded its completion.
         copy.is_over() || was_alone && tells.is_some_and(has_told)
     }
 
-    /// Claims a packet for a copy, which leaves it full or empty if it changes its word. Of other
-    /// copies only one that waits for the packet takes notice: streams order the rest.
+    /// Claims a packet for a copy, which `leaves` it full or empty if it changes its word. The copy
+    /// minds other copies only if it waits for the packet (`waits`): streams order the rest.
     pub(super) fn claim_for_copy(
         &self,
         (packet, epoch): (usize, u32),
@@ -137,8 +137,9 @@ impl<T: Item> SegmentCore<T> {
             let is_full = self.is_full(packet, epoch);
             is_full.is_ok_and(|is_full| is_full != (*condition == Condition::Full))
         };
-        // A mirror may still be written when the word has changed. What others leave there, copies who
-        // are at the packet, too, or kernels, is not this copy's.
+        // The word tells nothing if there is a mirror, which may still be written after the word
+        // has changed; nor if others, copies at the same packet or kernels, may have caused what it
+        // shows.
         let holder = |is_alone: bool| {
             let tells = leaves.filter(|_| self.mirror.is_empty()).filter(becomes);
             let tells = tells.zip(self.kernels.given_to_none());
@@ -153,8 +154,8 @@ impl<T: Item> SegmentCore<T> {
         self.claim(&(packet..packet + 1), usage, holder, not_mind)
     }
 
-    /// A copy is submitted, and its claim ends with this. Without it nobody would hear of the end, so the
-    /// group ends.
+    /// Makes a submitted copy's claim end with `completion`. Without a completion nobody would hear
+    /// of the end, so the group ends.
     pub(super) fn end_claim_with(
         &self,
         copy: &CopyUnderWay,
@@ -169,16 +170,16 @@ impl<T: Item> SegmentCore<T> {
         Ok(())
     }
 
-    /// From now on some copy is over with its event only.
+    /// From now on, some copy's end is announced by its event only.
     pub(super) fn mark_untold(&self) {
-        // Relaxed: who waits for what the copy does has heard of this call.
+        // Relaxed: those who wait for what the copy does have learnt of it after this call.
         self.untold.store(true, Ordering::Relaxed);
     }
 
-    /// Whether host code that has found packets to be as it wants may use them now, if it is to. The
-    /// bell rings when it may be.
+    /// Whether host code that has found packets to be as it wants may use them now (`None`: it will
+    /// not use them). If not, the bell rings when it may be.
     pub(super) fn is_free(&self, packets: &Range<usize>, usage: Option<Use>) -> bool {
-        // As a rule the words say it.
+        // As a rule, the words alone tell.
         let Some(usage) = usage.filter(|_| self.untold.load(Ordering::Relaxed)) else {
             return true;
         };
@@ -186,20 +187,20 @@ impl<T: Item> SegmentCore<T> {
         self.claims.look(packets.clone(), usage, over).map_err(|others| self.want(others)).is_ok()
     }
 
-    /// Ends a claim early.
+    /// Gives a claim back before its holder is over.
     pub(super) fn give_back(&self, packets: &Range<usize>, number: u64) {
         if self.claims.give_back(packets.clone(), number) {
             self.bell().ring();
         }
     }
 
-    /// Host code or a twin is at these packets' items, if nobody else is.
+    /// Claims these packets' items for host code or a twin, unless somebody else is at them.
     pub(super) fn use_on_host(&self, packets: Range<usize>, usage: Use) -> Option<HostUse<'_, T>> {
         let number = self.claim(&packets, usage, |_| Holder::Host, |_| false)?;
         Some(HostUse { segment: self, packets, number })
     }
 
-    /// Why a packet cannot be used now: the group has ended, or somebody is at it.
+    /// Why a packet cannot be used now: the group has ended, or somebody is at the packet.
     pub(super) fn in_use(&self, packet: usize, action: &'static str) -> Error {
         let (buffer, access) =
             (self.group.label(self.number), format!("packet {packet} is in use"));
@@ -207,7 +208,7 @@ impl<T: Item> SegmentCore<T> {
     }
 }
 
-/// Until it is dropped, host code or a twin is at packets.
+/// Host code or a twin uses packets until this is dropped.
 pub(super) struct HostUse<'a, T: Item> {
     segment: &'a SegmentCore<T>,
     packets: Range<usize>,

@@ -1,4 +1,4 @@
-//! What kernels take for a segment: `FullEmptySegment` of `full_empty.cuh`.
+//! What kernels take of a segment: `FullEmptySegment` of `full_empty.cuh`.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,7 @@ millstream_device::cuda_struct! {
     }
 }
 
-/// What a twin waits for: a packet, to be full or not.
+/// What a twin waits for: a packet, and whether it should be full.
 type Wait = (usize, bool);
 
 /// A segment that a launch holds.
@@ -50,7 +50,7 @@ pub struct HeldPackets<T: Item> {
     parts: <Parts<T> as Parameter>::Bound,
     waits: Waits<Wait>,
     given: Given<T>,
-    /// While a twin waits; GPUs look at the time themselves.
+    /// Set while a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
 }
 
@@ -61,7 +61,7 @@ struct Given<T: Item>(Arc<SegmentCore<T>>);
 impl<T: Item> Given<T> {
     fn to(core: &Arc<SegmentCore<T>>) -> Given<T> {
         core.kernels.begin();
-        // Their packets' words are the kernel's from now on.
+        // From now on, the kernel may change the words of packets that copies have claimed.
         if core.claims.are_any() {
             core.mark_untold();
         }
@@ -75,7 +75,7 @@ impl<T: Item> Drop for Given<T> {
     }
 }
 
-// SAFETY: the parts do, and are given out as such.
+// SAFETY: the parts keep the promise, and are given out as what they are.
 unsafe impl<T: Item> Parameter for FullEmptyPackets<T> {
     type Bound = HeldPackets<T>;
     type View<'a> = PacketsView<'a, T>;
@@ -94,7 +94,7 @@ unsafe impl<T: Item> Parameter for FullEmptyPackets<T> {
     }
 }
 
-// SAFETY: the parts do, and are all that is held.
+// SAFETY: the parts keep the promise, and nothing else is held.
 unsafe impl<T: Item> Argument<FullEmptyPackets<T>> for &FullEmptySegment<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldPackets<T>> {
         let core = &self.core;
@@ -152,7 +152,7 @@ impl<T: Item> PacketsView<'_, T> {
         start..start.saturating_add(size).min(len)
     }
 
-    /// The words of a packet; a fault if there is none, as it would be on a GPU.
+    /// The words of a packet; a fault if there is no such packet, as on a GPU.
     fn words_of(&self, packet: usize) -> Result<PacketWords<'_>, KernelFault> {
         self.of(&self.words, packet).ok_or_else(|| {
             let (segment, packets) = (self.settings.segment, self.packets());
@@ -189,7 +189,7 @@ impl<T: Item> PacketsView<'_, T> {
         self.met_or_missed(packet, false, is_empty)
     }
 
-    /// Patience begins anew with each wait.
+    /// Notes whether a wait is met, and returns that. Patience begins anew with each wait.
     fn met_or_missed(&self, packet: usize, full: bool, is_met: bool) -> Result<bool, KernelFault> {
         if is_met {
             self.waits.met(&(packet, full));
@@ -198,12 +198,12 @@ impl<T: Item> PacketsView<'_, T> {
         self.goes_on(packet, self.waits.missed((packet, full))).map(|()| false)
     }
 
-    /// Whether it makes sense to wait on for a packet that is missed since then.
+    /// Fails if it makes no sense to go on waiting for a packet that has been missed since `since`.
     fn goes_on(&self, packet: usize, since: Instant) -> Result<(), KernelFault> {
         let Some(control) = self.control.first() else { return Ok(()) };
         if self.core.group.host_patience().is_over(since) {
             let cause = timed_out(self.settings.segment as usize, packet);
-            // Relaxed: the word is all there is to see.
+            // Relaxed: the word itself is all that is communicated.
             let _ = control.compare_exchange(0, cause, Ordering::Relaxed, Ordering::Relaxed);
         }
         match control.load(Ordering::Acquire) {
@@ -240,7 +240,7 @@ impl<T: Item> PacketsView<'_, T> {
         let Some(_claim) = self.core.use_on_host(packet..packet + 1, Use::Read) else {
             return Ok(None);
         };
-        // A copy that has ended meanwhile may have emptied it.
+        // A copy that has ended meanwhile may have emptied the packet.
         if !self.is_full(packet)? {
             return Ok(None);
         }
@@ -346,8 +346,8 @@ impl<T: Item> PacketsView<'_, T> {
         self.words.ring();
     }
 
-    /// Until the mirror shows what the word does, as in the header: it changes right after it, unless
-    /// the stream that changes both has failed between.
+    /// Waits until the mirror shows what the word does, as in the header. The mirror changes right
+    /// after the word, unless the stream that changes both fails in between.
     fn catch_up(&self, packet: usize, full: bool) {
         let (Some(word), Some(mirror)) =
             (self.of(&self.words, packet), self.of(&self.mirror, packet))

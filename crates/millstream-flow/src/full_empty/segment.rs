@@ -30,38 +30,38 @@ pub struct FullEmptySegment<T: Item> {
     pub(super) epoch: u32,
 }
 
-/// What does not change from epoch to epoch.
+/// What stays the same in all epochs.
 #[derive(Debug)]
 pub(super) struct SegmentCore<T: Item> {
     pub(super) group: FullEmpty,
     pub(super) number: usize,
     pub(super) shape: PacketShape,
     pub(super) items: GuardedBuffer<T>,
-    /// One for each packet, beside the items: what kernels look at.
+    /// One word for each packet, beside the items: kernels look at these.
     pub(super) words: SharedBuffer<u32>,
-    /// The same for host code, where it does not reach those; else none.
+    /// The same words once more for host code, if it cannot reach the former; else empty.
     pub(super) mirror: SharedBuffer<u32>,
-    /// Those of both that host code looks at, if any.
+    /// Those of the two that host code looks at, if any.
     seen: Option<SharedBuffer<u32>>,
-    /// One for each packet, where those who write it together are.
+    /// One word for each packet, in which those who write it together arrive.
     pub(super) arrivals: SharedBuffer<u64>,
-    /// `LocalWord`s of the header, where kernels wait.
+    /// `LocalWord`s of the header, on the device where kernels wait.
     pub(super) local: SharedBuffer<u32>,
-    /// Copies of this epoch that have not been submitted yet, and events that are not complete.
+    /// Copies of this epoch that have not been submitted yet, and events that are not complete yet.
     pub(super) waits: AtomicUsize,
-    /// Of packets, by who is at their items.
+    /// Claims of packets by those who use their items.
     pub(super) claims: Claims<Holder>,
-    /// Some copy of this epoch is over with its event only: a packet's word may come before that.
+    /// Some copy of this epoch announces its end by its event only: a packet's word may change earlier.
     pub(super) untold: AtomicBool,
     pub(super) kernels: KernelUses,
 }
 
-/// Packets that are waited for.
+/// A wait for packets, with a promise to complete.
 struct Reached<T: Item> {
     promise: Promise,
-    /// But of one that is awaited: that borrows the segment, so that no epoch begins meanwhile.
+    /// Absent if the waiter awaits: it borrows the segment, so that no epoch begins meanwhile.
     wait: Option<Wait<T>>,
-    /// How who waits will use them, if nobody else has to be over by then that claims them.
+    /// How the waiter will use the packets; `None` if those who have claimed them need not be over by then.
     then: Option<Use>,
 }
 
@@ -72,7 +72,7 @@ impl<T: Item> Then<T> for Reached<T> {
     }
 
     fn go(self, met: Result<()>) {
-        // Whoever hears of it may begin a new epoch.
+        // Ends the wait first: whoever hears of the promise may begin a new epoch.
         drop(self.wait);
         let reason = met.map_err(|error| millstream_device::Error::Unkept {
             promise: self.promise.event().to_string(),
@@ -82,7 +82,7 @@ impl<T: Item> Then<T> for Reached<T> {
     }
 }
 
-/// Words to be written, and what.
+/// Words to be written: buffer, place, and value.
 type Signal<'a> = Vec<(&'a SharedBuffer<u32>, usize, u32)>;
 
 impl<T: Item> fmt::Debug for FullEmptySegment<T> {
@@ -103,20 +103,20 @@ impl<T: Item> SegmentCore<T> {
         Ok(self.check_seen()?.load(packet)? == epoch)
     }
 
-    /// The words that the host looks at, if it sees packets.
+    /// The words that the host looks at; an error if the host does not see packets.
     pub(super) fn check_seen(&self) -> Result<&SharedBuffer<u32>> {
         let unseen = || Error::UnseenPackets { segment: self.group.label(self.number) };
         self.seen.as_ref().ok_or_else(unseen)
     }
 
-    /// The words that make a packet full.
+    /// The words that make a packet full, and their value.
     pub(super) fn full_words(&self, packet: usize, epoch: u32) -> Signal<'_> {
         let words = [&self.words, &self.mirror].into_iter().filter(|words| !words.is_empty());
         words.map(|words| (words, packet, epoch)).collect()
     }
 
-    /// The words that make it empty. Blocks that wait then look for the next fill, not at what one
-    /// of them has found before.
+    /// The words that make a packet empty. They include the local ones, so that blocks that wait
+    /// afterwards look for the next fill and not at what one of them has found before.
     pub(super) fn empty_words(&self, packet: usize) -> Signal<'_> {
         let near = [packet, self.shape.packets() + packet].map(|place| LOCAL_WORDS + place);
         let near = near.into_iter().filter(|place| *place < self.local.len());
@@ -124,7 +124,7 @@ impl<T: Item> SegmentCore<T> {
         near.chain(self.full_words(packet, 0)).collect()
     }
 
-    /// How host code uses packets that it has waited for, where it reaches them.
+    /// How host code uses packets that it has waited for, if it reaches them.
     fn host_use(&self, condition: Condition) -> Option<Use> {
         let usage = match condition {
             Condition::Full => Use::Read,
@@ -133,7 +133,7 @@ impl<T: Item> SegmentCore<T> {
         (self.seen.is_some() && self.mirror.is_empty()).then_some(usage)
     }
 
-    /// What the host has not waited for.
+    /// An access that the host has not waited for, if any.
     fn in_flight(&self) -> Option<InFlight> {
         self.items.in_flight().or_else(|| self.words.in_flight())
     }
@@ -225,8 +225,8 @@ impl<T: Item> FullEmptySegment<T> {
     /// not full yet; a group that has ended.
     pub fn next_epoch(&mut self) -> Result<()> {
         self.core.group.check()?;
-        // Acquire: pairs with the release of a copy that has been submitted, which is in
-        // flight then.
+        // Acquire: pairs with the release when a copy has been submitted: that copy is then seen to
+        // be in flight.
         let waits = self.core.waits.load(Ordering::Acquire);
         let pending = match (waits, self.core.kernels.under_way()) {
             (0, 0) => self.core.in_flight().map(|access| access.to_string()),
@@ -237,7 +237,7 @@ impl<T: Item> FullEmptySegment<T> {
             let buffer = self.core.group.label(self.core.number);
             return Err(Error::InFlight { buffer, action: "begun anew", access });
         }
-        // Of copies that are over.
+        // All of them belong to copies that are over.
         self.core.claims.clear();
         self.core.untold.store(false, Ordering::Relaxed);
         self.epoch = next_epoch(self.epoch);
@@ -284,7 +284,7 @@ impl<T: Item> FullEmptySegment<T> {
         event.completed().await.or_else(|error| self.cause(error))
     }
 
-    /// The group's own reason says more than a failed event.
+    /// The group's own reason, if it has ended, says more than a failed event.
     fn cause(&self, error: millstream_device::Error) -> Result<()> {
         self.core.group.check()?;
         Err(error.into())
@@ -343,10 +343,10 @@ impl<T: Item> FullEmptySegment<T> {
                 return Ok(());
             }
             wanted.goes_on(missing.unwrap_or(packets.start), deadline)?;
-            // What is full need not be looked at again.
+            // Packets found full need not be looked at again.
             wanted.packets.start = missing.unwrap_or(wanted.packets.start);
             if !set.stay_awake(start.elapsed()) {
-                // All of them: a copy may still be at one that was full.
+                // Wait for all of them: a copy may still be using one that was found full.
                 let event = self.event(packets, Condition::Full, then, None)?;
                 return event.synchronize().or_else(|error| self.cause(error));
             }
@@ -387,7 +387,7 @@ impl<T: Item> FullEmptySegment<T> {
     pub fn read<R>(&self, packet: usize, read: impl FnOnce(&[T]) -> R) -> Result<R> {
         self.check_full(packet)?;
         let _claim = self.use_on_host(packet, Use::Read, "read")?;
-        // A copy that has ended meanwhile may have emptied it.
+        // A copy that has ended meanwhile may have emptied the packet.
         self.check_full(packet)?;
         Ok(self.core.items.read(self.core.shape.range(packet), read)?)
     }
@@ -430,7 +430,7 @@ impl<T: Item> FullEmptySegment<T> {
         let (place, leaves) = ((packet, self.epoch), Some(Condition::Full));
         let number = self.core.claim_for_copy(place, Use::Write, leaves, (&copy, false));
         let number = number.ok_or_else(|| self.core.in_use(packet, "filled"))?;
-        // SAFETY: until the copy is over nobody on the host is at the packet, by the claim.
+        // SAFETY: the claim keeps everybody on the host away from the packet until the copy is over.
         let items = unsafe { self.core.items.part_mut(self.core.shape.range(packet))? };
         stream.copy(source, items).inspect_err(|_| {
             self.core.give_back(&(packet..packet + 1), number);
@@ -454,7 +454,8 @@ impl<T: Item> FullEmptySegment<T> {
         let words = self.core.empty_words(packet);
         stream.check_signal(&words)?;
         self.core.group.listen(stream);
-        // Claimed as by a copy: what the word says is then no other's alone.
+        // Claimed as by a copy, since others may then change the word, too: it does not tell of one
+        // copy alone.
         let change = Arc::<CopyUnderWay>::default();
         let (place, leaves) = ((packet, self.epoch), Some(Condition::Empty));
         let number = self.core.claim_for_copy(place, Use::Write, leaves, (&change, false));

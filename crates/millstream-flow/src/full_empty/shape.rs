@@ -83,12 +83,12 @@ impl PacketShape {
         self.writers
     }
 
-    /// Where they run.
+    /// The device whose kernels write packets, if any.
     pub(super) fn writing_device(&self) -> Option<&Device> {
         self.written_by.as_ref()
     }
 
-    /// Where kernels wait for it.
+    /// The device whose kernels wait for packets, if any.
     pub(super) fn reading_device(&self) -> Option<&Device> {
         self.read_by.as_ref()
     }

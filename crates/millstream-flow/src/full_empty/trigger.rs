@@ -11,14 +11,14 @@ use super::segment::SegmentCore;
 use super::watcher::Attention;
 use crate::{Item, Result};
 
-/// What packets are waited for to be.
+/// The state of packets that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     Full,
     Empty,
 }
 
-/// Packets of a segment in one of its epochs, and what they are to be.
+/// Packets of a segment in one of its epochs, and the condition that they should meet.
 #[derive(Debug)]
 pub(super) struct Wanted<T: Item> {
     pub(super) segment: Arc<SegmentCore<T>>,
@@ -28,7 +28,7 @@ pub(super) struct Wanted<T: Item> {
 }
 
 impl<T: Item> Wanted<T> {
-    /// A packet that is not what is wanted, if any.
+    /// The first packet that does not meet the condition, if any.
     pub(super) fn missing(&self) -> Result<Option<usize>> {
         let is_full = self.condition == Condition::Full;
         for packet in self.packets.clone() {
@@ -39,7 +39,7 @@ impl<T: Item> Wanted<T> {
         Ok(None)
     }
 
-    /// Fails if it makes no sense to wait for a packet any longer.
+    /// Fails if it makes no sense to go on waiting for a packet.
     pub(super) fn goes_on(&self, packet: usize, deadline: Option<Instant>) -> Result<()> {
         let group = &self.segment.group;
         group.check()?;
@@ -51,7 +51,7 @@ impl<T: Item> Wanted<T> {
     }
 }
 
-/// Which is the first that has a packet that is not as wanted, and the packet.
+/// The first of these with a packet that does not meet its condition, and that packet.
 pub(super) fn first_missing<T: Item>(wanted: &[Wanted<T>]) -> Result<Option<(usize, usize)>> {
     for (at, wanted) in wanted.iter().enumerate() {
         if let Some(packet) = wanted.missing()? {
@@ -61,7 +61,7 @@ pub(super) fn first_missing<T: Item>(wanted: &[Wanted<T>]) -> Result<Option<(usi
     Ok(None)
 }
 
-/// Somebody waits in an epoch, which does not end before this is dropped.
+/// Somebody waits in this epoch, which does not end before this is dropped.
 pub(super) struct Wait<T: Item> {
     pub(super) segment: Arc<SegmentCore<T>>,
     pub(super) epoch: u32,
@@ -69,7 +69,7 @@ pub(super) struct Wait<T: Item> {
 
 impl<T: Item> Wait<T> {
     pub(super) fn new(segment: &Arc<SegmentCore<T>>, epoch: u32) -> Wait<T> {
-        // Relaxed: only the segment's owner, who waits, begins a new epoch.
+        // Relaxed: only the segment's owner, who is waiting, begins a new epoch.
         segment.waits.fetch_add(1, Ordering::Relaxed);
         Wait { segment: Arc::clone(segment), epoch }
     }
@@ -82,8 +82,8 @@ impl<T: Item> Drop for Wait<T> {
     }
 }
 
-/// Somebody awaits packets, until this is dropped: then nobody looks for them any more, they may be
-/// late, and the epoch may end, though a look may still be under way.
+/// Somebody awaits packets until this is dropped. Afterwards nobody looks for them any more, they
+/// may be late, and the epoch may end, though a look may still be under way.
 pub(super) struct Waiter {
     has_left: Arc<AtomicBool>,
     bell: Arc<Bell>,
@@ -94,13 +94,13 @@ impl Waiter {
         Waiter { has_left: Arc::default(), bell: Arc::clone(set.bell()) }
     }
 
-    /// For who looks for the packets.
+    /// A flag for those who look for the packets.
     pub(super) fn has_left(&self) -> HasLeft {
         HasLeft(Some(Arc::clone(&self.has_left)))
     }
 }
 
-/// Whether who awaits packets, if they are awaited and nothing else, has left.
+/// Whether the waiter has left, if packets are only awaited; otherwise never.
 #[derive(Clone, Default)]
 pub(super) struct HasLeft(Option<Arc<AtomicBool>>);
 
@@ -115,27 +115,28 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         let somebody_looks = Arc::strong_count(&self.has_left) > 1;
         if somebody_looks {
-            // Relaxed: the bell orders it before the look that follows; a look under way may miss it.
+            // Relaxed: the bell orders this before the look that follows the ring; a look under way
+            // may miss it.
             self.has_left.store(true, Ordering::Relaxed);
             self.bell.ring();
         }
     }
 }
 
-/// What is done when packets are as wanted.
+/// What is done once packets are as wanted.
 pub(super) trait Then<T: Item>: Send + 'static {
-    /// Which of them hold it up: others use them, or they are not as wanted any more; none if it can be done. The
-    /// bell rings when it may be.
+    /// Which of the wanted ones hold it up, because others use them or they are no longer as
+    /// wanted; none if it can be done now. The bell rings when it may be.
     fn in_use(&mut self, wanted: &[Wanted<T>]) -> Result<Range<usize>>;
 
-    /// Does it; or hears why the packets never will be as wanted.
+    /// Does it, or hears why the packets will never be as wanted.
     fn go(self, met: Result<()>);
 }
 
 /// Something to be done when packets of some segments are as wanted.
 pub(super) struct Pending<T: Item, F> {
     wanted: Vec<Wanted<T>>,
-    /// Of each: groups differ in how long they wait.
+    /// One for each wanted: groups differ in how long they wait.
     deadlines: Vec<Option<Instant>>,
     has_left: HasLeft,
     then: F,
@@ -143,8 +144,9 @@ pub(super) struct Pending<T: Item, F> {
 }
 
 impl<T: Item, F: Then<T>> Pending<T, F> {
-    /// Lets `then` go when everything is as wanted, or hear the reason why it will not
-    /// be, on whatever thread finds that; now, if it is. Drops it once a waiter has left.
+    /// Calls `then.go` when everything is as wanted, or with the reason why it never will be: now,
+    /// if that is known now, else on whatever thread finds it. Drops `then` once the waiter has
+    /// left.
     pub(super) fn begin(wanted: Vec<Wanted<T>>, has_left: HasLeft, then: F) {
         let Some(group) = wanted.first().map(|wanted| wanted.segment.group.clone()) else {
             return then.go(Ok(()));
@@ -160,7 +162,7 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
                 return;
             }
             let Some(bell) = self.bell() else { return self.then.go(Ok(())) };
-            // Before the look, so that no ring is missed.
+            // Read before the look, so that no ring is missed.
             let seen = bell.rings();
             match self.is_met() {
                 Ok(false) => match bell.leave(seen, self, Pending::go_on) {
@@ -181,7 +183,8 @@ impl<T: Item, F: Then<T>> Pending<T, F> {
             return Ok(true);
         }
         for (at, (wanted, deadline)) in self.wanted.iter().zip(&self.deadlines).enumerate() {
-            // The others are late for nothing, nor is who has left during the look; but any group may have ended.
+            // Only those that hold it up can be late, and not if the waiter has left during the
+            // look; but any group may have ended.
             let deadline = deadline.filter(|_| late.contains(&at) && !self.has_left.look());
             wanted.goes_on(missing.unwrap_or(wanted.packets.start), deadline)?;
         }

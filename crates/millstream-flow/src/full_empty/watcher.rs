@@ -11,19 +11,19 @@ use parking_lot::Mutex;
 
 use super::attendance::{Attendance, Next};
 
-/// How long it sleeps between rings when nothing has happened for long.
+/// How long the thread sleeps between rings if nothing has happened for a while.
 const SLEEP_BESIDE_GPUS: Duration = Duration::from_micros(20);
-/// The same where only the time has to be looked at.
+/// The same if only the time has to be looked at.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// Rings the bell while somebody waits for a word that rings nothing: one that a GPU
-/// writes, or one that does not come in time. One thread for a context, started when
-/// it is needed first, parked while nobody waits. None on simulated devices, where
-/// time is virtual and a wait without end is a deadlock that is reported.
+/// Rings the bell while somebody waits for a word that rings nothing: one that a GPU writes, or one
+/// that may not come in time. There is one thread for a context; it is started when first needed,
+/// and parked while nobody waits. Simulated devices have none: their time is virtual, and an
+/// endless wait is a deadlock, which is reported.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     thread: OnceLock<Thread>,
-    /// Locked by whoever starts it.
+    /// Held by whoever starts the thread.
     starting: Mutex<()>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Watcher {
     }
 }
 
-/// Somebody waits, until this is dropped.
+/// Somebody waits until this is dropped.
 pub(crate) struct Attention(Arc<Shared>);
 
 impl fmt::Debug for Attention {
@@ -59,14 +59,14 @@ impl Watcher {
         Watcher { shared: Arc::new(shared), thread: OnceLock::new(), starting: Mutex::new(()) }
     }
 
-    /// Starts the thread, unless there is one: before anybody waits.
+    /// Starts the thread, unless it runs already. To be called before anybody waits.
     ///
     /// # Errors
-    /// The operating system has no thread.
+    /// The operating system refuses to start a thread.
     pub(crate) fn prepare(&self, set: &DeviceSet) -> crate::Result<()> {
         let _starting = self.starting.lock();
         if set.simulation().is_none() && self.thread.get().is_none() {
-            // Nobody else sets it.
+            // Nobody else sets it: the lock is held.
             let _ = self.thread.set(self.start(set)?);
         }
         Ok(())

@@ -3,15 +3,15 @@
 
 use crate::sync::{AtomicU32, Fault, Ordering, seeded};
 
-/// Words in the sender's memory: slots claimed so far, written by the sender's blocks,
-/// and slots given back so far, written by the receiver.
+/// Words in the sender's memory: the number of slots claimed so far, written by the sender's
+/// blocks, and the number of slots given back so far, written by the receiver.
 pub(crate) const SENDER_WORDS: usize = 2;
 const TAIL: usize = 0;
 const HEAD: usize = 1;
 
-/// Words of one slot, in the receiver's memory, written by the block that claimed the
-/// slot: the position of the packet that the slot holds, plus one, its items, and room where
-/// GPUs send few of them.
+/// Words of one slot, in the receiver's memory, written by the block that claimed the slot: the
+/// position, plus one, of the packet that the slot holds; its number of items; and room for items
+/// where GPUs send only few.
 pub(crate) const SLOT_WORDS: usize = 4;
 const EPOCH: usize = 0;
 const COUNT: usize = 1;
@@ -24,7 +24,7 @@ pub(crate) struct PeerRing<'a> {
     slots: &'a [AtomicU32],
 }
 
-/// A slot that its holder alone may fill.
+/// A slot that only its holder may fill.
 #[derive(Debug)]
 #[must_use = "the receiver stops at a claimed slot until it is published"]
 pub(crate) struct Claim {
@@ -38,14 +38,14 @@ pub(crate) struct Claim {
 pub(crate) struct Packet {
     /// Where the payload is, until the slot is given back.
     pub(crate) slot: usize,
-    /// Items in it.
+    /// Items in the packet.
     pub(crate) count: u32,
 }
 
 impl<'a> PeerRing<'a> {
-    /// A ring in [`SENDER_WORDS`], and [`SLOT_WORDS`] for each of its slots, of which
-    /// there is a power of two below 2^31: else they would move when positions wrap around. `None`
-    /// if that is not so.
+    /// A ring in [`SENDER_WORDS`] words, and [`SLOT_WORDS`] for each of its slots. The number of
+    /// slots must be a power of two below 2^31: otherwise slots would move when positions wrap
+    /// around. `None` if it is not.
     pub(crate) fn new(sender: &'a [AtomicU32], slots: &'a [AtomicU32]) -> Option<PeerRing<'a>> {
         let capacity = slots.len() / SLOT_WORDS;
         let fits = sender.len() == SENDER_WORDS && slots.len().is_multiple_of(SLOT_WORDS);
@@ -55,7 +55,7 @@ impl<'a> PeerRing<'a> {
 
     /// Packets claimed so far.
     pub(crate) fn claimed(&self) -> u32 {
-        // Relaxed: only a sender's own claims are sure to be among them.
+        // Relaxed: only a sender's own claims are certain to be included.
         self.sender[TAIL].load(Ordering::Relaxed)
     }
 
@@ -71,16 +71,17 @@ impl<'a> PeerRing<'a> {
         &self.slots[slot * SLOT_WORDS + word]
     }
 
-    /// Claims the next slot if the receiver has given it back, whose payload the
-    /// caller has ready: a claimed slot holds up all later ones.
+    /// Claims the next slot, if the receiver has given it back. The caller must have the payload
+    /// ready, since a claimed slot holds up all later ones.
     pub(crate) fn try_claim(&self) -> Option<Claim> {
         let mut tail = self.sender[TAIL].load(Ordering::Relaxed);
         loop {
             // Pairs with `give_back`: the receiver's reads come before our writes.
             let head = self.sender[HEAD].load(Ordering::Acquire);
             let outstanding = tail.wrapping_sub(head).cast_signed();
-            // Either may be older than the other. Below 0: `tail`, and the exchange fails and reads it
-            // again. More than capacity: `head`, a refusal as any.
+            // Either of the two may be older than the other. If `tail` is, the difference may be
+            // below 0: the exchange then fails and reads `tail` again. If `head` is, it may exceed
+            // the capacity: that is a refusal like any other.
             let is_refused = match seeded(Fault::ClaimBesideOldHead) {
                 true => outstanding == self.capacity().cast_signed(),
                 false => outstanding >= self.capacity().cast_signed(),
@@ -88,7 +89,7 @@ impl<'a> PeerRing<'a> {
             if is_refused {
                 return None;
             }
-            // Orders nothing: the slot's own epoch publishes the payload.
+            // Relaxed: the slot's own epoch publishes the payload.
             let next = tail.wrapping_add(1);
             match self.exchange_tail(tail, next) {
                 Ok(_) => return Some(Claim { position: tail, slot: self.slot_of(tail) }),
@@ -126,12 +127,12 @@ impl<'a> PeerRing<'a> {
 /// The only receiver of a ring.
 #[derive(Debug)]
 pub(crate) struct RingReceiver {
-    /// Position of the next packet. In the receiver's own memory.
+    /// Position of the next packet. It lies in the receiver's own memory.
     next: u32,
 }
 
 impl RingReceiver {
-    /// The receiver that has taken so many packets.
+    /// A receiver that has taken this many packets.
     pub(crate) fn new(taken: u32) -> RingReceiver {
         RingReceiver { next: taken }
     }
@@ -141,8 +142,7 @@ impl RingReceiver {
         self.next
     }
 
-    /// The next packet in order of position, if it is there: a later one that is
-    /// does not overtake it.
+    /// The next packet in order of position, if it is there. A later packet does not overtake it.
     pub(crate) fn take(&mut self, ring: PeerRing<'_>) -> Option<Packet> {
         let slot = ring.slot_of(self.next);
         let expected = self.next.wrapping_add(1);
@@ -154,7 +154,7 @@ impl RingReceiver {
         Some(Packet { slot, count: ring.word(slot, COUNT).load(Ordering::Relaxed) })
     }
 
-    /// Gives back every slot taken so far, whose payloads are read.
+    /// Gives back all slots taken so far; their payloads must have been read.
     pub(crate) fn give_back(&self, ring: PeerRing<'_>) {
         // Pairs with `try_claim`: our reads come before the sender's next writes.
         let order = match seeded(Fault::CreditWithoutRelease) {

@@ -1,4 +1,4 @@
-//! What kernels take for a link: `DeviceLink` of `device_link.cuh`.
+//! What kernels take of a link: `DeviceLink` of `device_link.cuh`.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -25,7 +25,7 @@ pub struct DeviceLinkEnd<T>(PhantomData<T>);
 
 type Parts<T> = (Words, Words, Shared<u32>, Guarded<T>, Shared<u64>, Shared<u32>, Value<Settings>);
 
-/// What a twin may miss on a channel.
+/// What a twin may miss on a channel: a packet or a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Missed {
     Slot,
@@ -40,11 +40,11 @@ pub struct HeldLink<T: Item> {
     patience: Patience,
     waits: Waits<(u32, Missed)>,
     context: Context,
-    /// While a twin waits; GPUs look at the time themselves.
+    /// Set while a twin waits; GPUs look at the time themselves.
     attention: OnceLock<Attention>,
 }
 
-// SAFETY: the parts do, and are given out as such.
+// SAFETY: the parts keep the promise, and are given out as what they are.
 unsafe impl<T: Item> Parameter for DeviceLinkEnd<T> {
     type Bound = HeldLink<T>;
     type View<'a> = DeviceLinkView<'a, T>;
@@ -75,7 +75,7 @@ unsafe impl<T: Item> Parameter for DeviceLinkEnd<T> {
     }
 }
 
-// SAFETY: the parts do, and are all that is held.
+// SAFETY: the parts keep the promise, and nothing else is held.
 unsafe impl<T: Item> Argument<DeviceLinkEnd<T>> for &DeviceLink<T> {
     fn bind(self, accesses: &mut Accesses) -> millstream_device::Result<HeldLink<T>> {
         let (payloads, traffic, late) = (&self.payloads, &self.traffic, &self.late);
@@ -146,7 +146,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
 
     /// Packets received from it since the link was made; wraps around.
     pub fn received(&self) -> u32 {
-        // Relaxed: the receiver's own.
+        // Relaxed: only the receiver writes it.
         self.taken().map_or(0, |taken| taken.load(Ordering::Relaxed))
     }
 
@@ -158,7 +158,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
     /// More items than a packet has, after which nothing more can be sent; no slot came free in
     /// time; a fault of a GPU.
     pub fn try_claim(&self, fill: impl FnOnce(&mut [T]) -> usize) -> Result<bool, KernelFault> {
-        // The turn first: a claimed slot holds up all later ones.
+        // First take the turn to write: a claimed slot holds up all later ones.
         let sent = self.payloads.try_write(0..self.payloads.len(), |payloads| {
             let (ring, claim) = self.ring().and_then(|ring| Some((ring, ring.try_claim()?)))?;
             let count = fill(payloads.get_mut(self.settings.items(self.channel, claim.slot))?);
@@ -184,7 +184,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
             let items = payloads.get(self.settings.items(self.channel, packet.slot))?;
             let result = read(items.get(..packet.count as usize)?);
             receiver.give_back(ring);
-            // Relaxed: the receiver's own.
+            // Relaxed: only the receiver uses it.
             self.taken()?.store(receiver.taken(), Ordering::Relaxed);
             Some(result)
         })?;
@@ -235,7 +235,7 @@ impl<'a, T: Item> DeviceLinkView<'a, T> {
             return Ok(result);
         }
         let stop = self.host.map(stop_word).transpose()?;
-        // Relaxed: the word is all there is to see.
+        // Relaxed: the word itself is all that is communicated.
         if stop.is_some_and(|stop| stop.load(Ordering::Relaxed) != 0) {
             return Err(KernelFault::early_return());
         }

@@ -106,12 +106,12 @@ pub struct DeviceLink<T: Item> {
     patience: Duration,
     pub(super) sender: SharedBuffer<u32>,
     pub(super) slots: SharedBuffer<u32>,
-    /// Packets that the receiver has taken, of each channel: its own.
+    /// For each channel, the packets that the receiver has taken: the receiver's own words.
     pub(super) taken: SharedBuffer<u32>,
     pub(super) payloads: GuardedBuffer<T>,
-    /// What was sent on each channel: the sender's own.
+    /// For each channel, the statistics of what was sent: the sender's own words.
     pub(super) traffic: SharedBuffer<u64>,
-    /// In the host's memory: not 0 once an end has waited for too long.
+    /// In the host's memory: not 0 once one end has waited for too long.
     pub(super) late: SharedBuffer<u32>,
     label: String,
     pub(super) settings: Settings,
@@ -136,7 +136,7 @@ impl<T: Item> DeviceLink<T> {
                 return Err(Error::ForeignDevice { device: device.id(), name: device.name() });
             }
         }
-        // They store words in different sizes.
+        // GPUs and twins store words of different sizes.
         if from.is_gpu() != to.is_gpu() {
             return Err(Error::MixedLink { from: from.name(), to: to.name() });
         }
@@ -144,7 +144,7 @@ impl<T: Item> DeviceLink<T> {
         let way = way_between(context, from, to);
         let settings = Settings::new(patience, room.into(), size_of::<T>(), way);
         let label = format!("link from kernels of {from} to {to}");
-        // Either side's words and slots.
+        // The memory for each side's words, and for the slots.
         let [sender, receiver] = match way {
             TransferWay::Host => [context.host(); 2],
             _ => [from, to],
@@ -256,7 +256,7 @@ impl<T: Item> DeviceLink<T> {
     }
 }
 
-/// Kernels copy by themselves, whatever else is asked for.
+/// The kernels copy themselves, whichever way is asked for.
 fn way_between(context: &Context, from: &Device, to: &Device) -> TransferWay {
     let are_peers = from.reaches(to) && to.reaches(from);
     match context.transfer() {

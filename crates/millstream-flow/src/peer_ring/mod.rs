@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `core` | the protocol without devices; `README.md` |
 //! | `room` | how much a ring holds, and where |
-//! | `traffic` | what is counted of it |
+//! | `traffic` | the counts of what was sent |
 //! | `link` | the ring of two devices of a program |
 //! | `ends` | what kernels and their host twins take |
 

@@ -1,4 +1,4 @@
-//! How much a link between kernels holds, and where each channel's part of it lies.
+//! How much a link between kernels holds, and where each channel's share of it lies.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl LinkRoom {
     /// One channel of `packets` packets of up to `packet_items` items. Both numbers are at least
     /// one; the number of packets is rounded up to a power of two.
     pub fn new(packets: usize, packet_items: usize) -> LinkRoom {
-        // So many that there is no memory, if there is no such power.
+        // If there is no such power of two: so many that there is no such memory.
         let packets = packets.max(1).checked_next_power_of_two().unwrap_or(usize::MAX);
         LinkRoom { packets, packet_items: packet_items.max(1), channels: 1 }
     }
@@ -64,9 +64,9 @@ impl From<(usize, usize)> for LinkRoom {
     }
 }
 
-/// Words of a line of a GPU's cache: what blocks poll lies in lines of its own.
+/// Words of a line of a GPU's cache. Words that blocks poll lie in lines of their own.
 const LINE_WORDS: usize = 32;
-/// Slots begin at multiples of so many bytes, so that kernels copy in words of that size.
+/// Slots begin at multiples of this many bytes, so that kernels copy in words of that size.
 const SLOT_ALIGNMENT: usize = 16;
 
 millstream_device::cuda_struct! {
@@ -85,17 +85,17 @@ millstream_device::cuda_struct! {
 }
 
 impl Settings {
-    /// Of a link whose items have so many bytes, and whose words lie in the memory of its
-    /// receiver, or of the host.
+    /// The room of a link whose items have this many bytes, and whose words lie in the memory of
+    /// its receiver or of the host.
     pub(super) fn new(
         patience: Duration,
         room: LinkRoom,
         item_bytes: usize,
         way: TransferWay,
     ) -> Settings {
-        // A packet's number of items has a bit to spare.
+        // A packet's number of items must leave one bit free.
         let word = |number: usize| i32::try_from(number).map_or(u32::MAX, i32::cast_unsigned);
-        // One of 16 numbers that follow each other is.
+        // One of any 16 consecutive numbers of items fills a multiple of 16 bytes.
         let slot_items = (0..SLOT_ALIGNMENT)
             .map(|more| room.packet_items.saturating_add(more))
             .find(|items| items.saturating_mul(item_bytes).is_multiple_of(SLOT_ALIGNMENT))
@@ -127,7 +127,7 @@ impl Settings {
         self.channels
     }
 
-    /// More than any memory, if a number of them does not fit into a word.
+    /// More than any memory, if the words of all channels cannot be counted.
     fn of_all_channels(&self, of_one: usize) -> usize {
         let numbers = [self.packet_items, self.slot_items, self.packets, self.channels];
         match numbers.contains(&u32::MAX) {
@@ -140,7 +140,7 @@ impl Settings {
         (self.packets as usize).saturating_mul(SLOT_WORDS).next_multiple_of(LINE_WORDS)
     }
 
-    /// Of the words of the sender's side, and of the positions of the receiver's.
+    /// The lines with the words of the sender's side, and with the receiver's positions, of all channels.
     pub(super) fn all_line_words(&self) -> usize {
         self.of_all_channels(LINE_WORDS)
     }
@@ -157,30 +157,30 @@ impl Settings {
         self.of_all_channels(TRAFFIC_WORDS)
     }
 
-    /// Where the words of what was sent on a channel are.
+    /// The words with the statistics of a channel.
     pub(super) fn traffic(&self, channel: u32) -> Range<usize> {
         let first = channel as usize * TRAFFIC_WORDS;
         first..first + TRAFFIC_WORDS
     }
 
-    /// Where a channel's words of the sender's side are.
+    /// The words of a channel's sender side.
     pub(super) fn sender_words(&self, channel: u32) -> Range<usize> {
         let first = channel as usize * LINE_WORDS;
         first..first + SENDER_WORDS
     }
 
-    /// Where those of its slots are.
+    /// The words of a channel's slots.
     pub(super) fn words_of_slots(&self, channel: u32) -> Range<usize> {
         let first = channel as usize * self.slot_words();
         first..first + self.packets as usize * SLOT_WORDS
     }
 
-    /// Where its receiver's position is.
+    /// The word with the position of a channel's receiver.
     pub(super) fn taken(&self, channel: u32) -> usize {
         channel as usize * LINE_WORDS
     }
 
-    /// Where the items of a slot may be.
+    /// The place of a slot's items.
     pub(super) fn items(&self, channel: u32, slot: usize) -> Range<usize> {
         let slots_before = channel as usize * self.packets as usize + slot;
         let first = slots_before * self.slot_items as usize;

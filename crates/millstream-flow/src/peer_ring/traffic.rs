@@ -1,14 +1,14 @@
-//! What was sent on a channel: words of the sender's own, `TrafficWord` of the header.
+//! What was sent on a channel, in words that only the sender writes: `TrafficWord` of the header.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of each channel: a line of a GPU's cache.
+/// Words of each channel: one line of a GPU's cache.
 pub(super) const TRAFFIC_WORDS: usize = 16;
 const PACKETS: usize = 0;
 const ITEMS: usize = 1;
 const LARGEST: usize = 2;
 
-/// Packets, the items in all of them, and in the largest.
+/// The number of packets, the items in all of them, and the items of the largest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
     pub(super) packets: u64,
@@ -24,10 +24,10 @@ impl Traffic {
     }
 }
 
-/// One more packet on a channel, of which these are the words.
+/// Counts one more packet in a channel's words.
 pub(super) fn count(words: &[AtomicU64], items: usize) {
     let items = items as u64;
-    // Relaxed: whoever reads them comes after the kernel.
+    // Relaxed: those who read them come after the kernel.
     for (place, more) in [(PACKETS, 1), (ITEMS, items)] {
         if let Some(word) = words.get(place) {
             word.fetch_add(more, Ordering::Relaxed);

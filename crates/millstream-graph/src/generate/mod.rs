@@ -75,11 +75,11 @@ pub enum GenerateError {
     Graph(#[from] GraphError),
 }
 
-/// Draws of a graph at most. Repeats are dropped when all have been drawn, so few vertices
-/// make it no smaller.
+/// The most draws of a graph. Repeats are dropped only after all draws, so a small number of
+/// vertices does not reduce memory.
 const MOST_DRAWS: u64 = 1 << 37;
 
-/// Refuses draws that cannot sensibly be held before the first of them.
+/// Refuses, before the first draw, a number of draws that cannot reasonably be held.
 fn check_draws(edges: u128) -> Result<u64, GenerateError> {
     let draws = u64::try_from(edges).ok().filter(|&draws| draws <= MOST_DRAWS);
     draws.ok_or(GenerateError::TooManyEdges { edges })
@@ -90,7 +90,7 @@ fn build(
     source: &impl EdgeSource,
     options: &GenerateOptions,
 ) -> Result<CsrGraph, GenerateError> {
-    // The largest id stands for "none" in answers.
+    // The largest id means "none" in results.
     let count = u32::try_from(vertices).ok().filter(|&vertices| vertices < u32::MAX);
     let count = count.ok_or(GenerateError::TooManyVertices { vertices })?;
     if options.max_weight == Some(0) {

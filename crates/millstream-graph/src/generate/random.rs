@@ -29,7 +29,7 @@ pub fn random(
 
 impl EdgeSource for Uniform {
     fn items(&self) -> u64 {
-        // Fewer than two vertices have no edge.
+        // There is no edge among fewer than two vertices.
         if self.vertices > 1 { self.edges } else { 0 }
     }
 

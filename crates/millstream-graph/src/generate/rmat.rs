@@ -16,8 +16,8 @@ const WORDS: u64 = 16;
 struct RMat {
     scale: u32,
     edges: u64,
-    /// A draw below the first is top left, below the second top, and from the
-    /// third on bottom right.
+    /// A draw below the first threshold is top left, below the second top right, below the third
+    /// bottom left, and otherwise bottom right.
     thresholds: [u32; 3],
     random: CounterRandom,
     labels: Permutation,
@@ -61,7 +61,7 @@ impl EdgeSource for RMat {
         let (mut from, mut to) = (0, 0);
         let mut word = 0;
         for level in 0..self.scale {
-            // A word is two draws.
+            // Each word serves for two draws.
             word = match level % 2 {
                 0 => self.random.at(edge * WORDS + u64::from(level / 2)),
                 _ => word >> 32,

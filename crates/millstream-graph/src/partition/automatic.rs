@@ -8,8 +8,8 @@ use super::{Partition, edge_balanced_blocks};
 use crate::pieces::InPieces;
 use crate::{CsrGraph, Degrees};
 
-/// More arcs than this make a vertex a hub. Road maps have 10 at most, and finite
-/// elements seldom more than 30.
+/// A vertex with more arcs than this is a hub. Vertices of road maps have at most 10 arcs, those of
+/// finite elements seldom more than 30.
 const HUB: u64 = 32;
 
 /// [METIS](super::metis()) for mesh-like graphs, if it is compiled in and can take the graph, and

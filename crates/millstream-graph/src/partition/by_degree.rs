@@ -1,4 +1,4 @@
-//! Vertices in the order of their degrees, the most arcs first.
+//! Vertices in the order of their degrees, the largest first.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -9,17 +9,17 @@ use rayon::prelude::*;
 use crate::build::as_atomic;
 use crate::pieces::InPieces;
 
-/// Vertices with so many arcs or more are few: they are sorted by comparing them.
+/// Vertices with at least this many arcs are few, and are sorted by comparison.
 const MANY: usize = 1 << 12;
-/// Vertices that one thread counts at least.
+/// The fewest vertices that one thread counts.
 pub(super) const LEAST: usize = 1 << 16;
 /// Pieces for each thread.
 const PIECES: usize = 4;
 
-/// Degrees of fewer arcs are counted where vertices are few.
+/// Among few vertices, a counting sort is used if all degrees are below this.
 const SMALL: usize = 256;
 
-/// As [`sort_by_degree`], by one thread, of few vertices.
+/// As [`sort_by_degree`], for few vertices and on one thread.
 pub(super) fn sort_few_by_degree(
     vertices: Range<u32>,
     degree: impl Fn(u32) -> u64,
@@ -33,7 +33,7 @@ pub(super) fn sort_few_by_degree(
         places.sort_by_key(|&vertex| Reverse(degrees[(vertex - first) as usize]));
         return;
     }
-    // The most arcs come first.
+    // The largest degree comes first.
     let mut begins = [0u32; SMALL + 1];
     for degree in &mut degrees {
         *degree = (most - *degree as usize) as u64;
@@ -49,14 +49,14 @@ pub(super) fn sort_few_by_degree(
     }
 }
 
-/// Fills `places` with the ids of `vertices` by their degrees, those with equally many in order: a
-/// counting sort.
+/// Fills `places` with the ids of `vertices` in the order of their degrees, those with equal
+/// degrees in the order of ids: a counting sort.
 pub(super) fn sort_by_degree(
     vertices: Range<u32>,
     degree: impl Fn(u32) -> u64 + Sync,
     places: &mut [u32],
 ) {
-    // The most arcs come first.
+    // The largest degree comes first.
     let digit = |vertex| MANY - (degree(vertex).min(MANY as u64) as usize);
     let piece = (places.len() / (PIECES * rayon::current_num_threads())).max(LEAST);
     let pieces = || {
@@ -81,7 +81,7 @@ pub(super) fn sort_by_degree(
     pieces().zip(begins).for_each(|(its, mut begins)| {
         for vertex in its {
             let begin = &mut begins[digit(vertex)];
-            // Relaxed: the end of the parallel loop orders it.
+            // Relaxed: the end of the parallel loop orders the stores.
             cells[*begin as usize].store(vertex, Ordering::Relaxed);
             *begin += 1;
         }

@@ -7,11 +7,11 @@ use super::{Partition, PartitionError, contiguous_blocks};
 use crate::CsrGraph;
 use crate::symmetric::{EdgeSource, symmetric_graph};
 
-/// Of vertices that have none yet.
+/// Marks vertices without a part.
 const NO_PART: u32 = u32::MAX;
 
-/// METIS draws from the C library's generator, which it seeds at the start of a
-/// call: calls at the same time would draw from each other's numbers.
+/// METIS draws from the C library's random generator, which it seeds at the start of a call:
+/// simultaneous calls would draw from each other's numbers.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Cuts the graph by METIS's multilevel k-way scheme, balancing degree + 1. METIS
@@ -54,7 +54,7 @@ pub fn metis(graph: &CsrGraph, parts: usize) -> Result<Partition, PartitionError
     Partition::from_parts(parts, &part_of)
 }
 
-/// METIS's part of each vertex that is `connected`: it does not hear of others.
+/// METIS's part of each vertex of `connected`; it does not get the other vertices.
 fn divide(
     undirected: &CsrGraph,
     connected: &[u32],
@@ -64,7 +64,7 @@ fn divide(
     for (at, &vertex) in connected.iter().enumerate() {
         place[vertex as usize] = at as i32;
     }
-    // Others have no arcs, so that the arcs of these are all arcs.
+    // The other vertices have no arcs, so all arcs belong to these.
     let begins = connected.iter().map(|&vertex| undirected.row(vertex).start as i32);
     let index: Vec<i32> = begins.chain([undirected.arcs() as i32]).collect();
     let targets = undirected.targets();
@@ -81,7 +81,7 @@ fn divide(
     Ok(part_of)
 }
 
-/// Vertices that have no part yet fill up the parts, until all are as heavy as the mean.
+/// Puts vertices without a part into the parts, one part after the other, until each is as heavy as the mean.
 fn fill_up(undirected: &CsrGraph, parts: usize, part_of: &mut [u32]) {
     let mut loads = vec![0; parts];
     for (vertex, &part) in part_of.iter().enumerate().filter(|&(_, &part)| part != NO_PART) {
@@ -98,7 +98,7 @@ fn fill_up(undirected: &CsrGraph, parts: usize, part_of: &mut [u32]) {
     }
 }
 
-/// Each vertex's arcs, as edges.
+/// Each vertex's arcs, as undirected edges.
 struct Arcs<'a>(&'a CsrGraph);
 
 impl EdgeSource for Arcs<'_> {

@@ -36,9 +36,9 @@ use crate::{CsrGraph, Degrees, GraphError};
 use by_degree::{sort_by_degree, sort_few_by_degree};
 use renumber::{SortedBy, renumbered};
 
-/// So few vertices are one thread's work.
+/// One thread handles up to this many vertices.
 const ALONE: usize = 1 << 12;
-/// Vertices that a thread sorts at least.
+/// The fewest vertices that a thread sorts.
 const SORTED: usize = 1 << 14;
 
 /// Why there is no such partition.
@@ -145,7 +145,7 @@ impl Partition {
         }
     }
 
-    /// A counting sort by part, which keeps the order inside each.
+    /// A counting sort by part, which keeps the order within each part.
     fn from_valid_parts(parts: usize, part_of: &[u32]) -> Partition {
         let mut boundaries = vec![0; parts + 1];
         for &part in part_of {
@@ -183,8 +183,7 @@ impl Partition {
         self.in_windows(u32::MAX, |window, places| sort_by_key(window, &key, places))
     }
 
-    /// The same parts, each `window` of consecutive new ids in the order in which `sort` puts them into
-    /// their places.
+    /// The same parts. In each window of `window` consecutive new ids, `sort` puts the ids into their places.
     fn in_windows(&self, window: u32, sort: impl Fn(Range<u32>, &mut [u32]) + Sync) -> Partition {
         let mut originals = vec![0; self.vertices() as usize];
         let (mut windows, mut rest) = (Vec::new(), &mut originals[..]);
@@ -206,7 +205,7 @@ impl Partition {
         let mut renumbered = vec![0u32; originals.len()];
         let cells = as_atomic(&mut renumbered);
         originals.par_iter().in_pieces().enumerate().for_each(|(new, &original)| {
-            // Relaxed: the end of the parallel loop orders it.
+            // Relaxed: the end of the parallel loop orders the stores.
             cells[original as usize].store(new as u32, Ordering::Relaxed);
         });
         let order = Some(Order { originals, renumbered });
@@ -262,7 +261,8 @@ impl Partition {
         self.largest_first(size, u32::MAX)
     }
 
-    /// The same parts, in each `window` of consecutive new ids those of the largest `size` first.
+    /// The same parts. In each window of `window` consecutive new ids, those of the largest `size`
+    /// come first.
     fn largest_first(&self, size: impl Fn(u32) -> u64 + Sync, window: u32) -> Partition {
         self.in_windows(window, |window, places| match window.len() {
             ..by_degree::LEAST => sort_few_by_degree(window, &size, places),
@@ -407,7 +407,7 @@ impl Partition {
     pub fn restore_with<T: Send>(&self, value: impl Fn(u32) -> T + Sync + Send) -> Vec<T> {
         let is_small = (self.vertices() as usize) < LEAST;
         match &self.order {
-            // Not in rayon's threads, of which one would have to wake.
+            // On this thread, since one of rayon's threads would have to be woken.
             _ if is_small => (0..self.vertices()).map(|id| value(self.to_new(id))).collect(),
             Some(order) => order.renumbered.par_iter().in_pieces().map(|&new| value(new)).collect(),
             None => (0..self.vertices()).into_par_iter().in_pieces().map(value).collect(),
@@ -442,13 +442,13 @@ impl Partition {
     }
 }
 
-/// Fills `places` with ids in the order of their keys, those with equal ones in order.
+/// Fills `places` with ids in the order of their keys, those with equal keys in the order of ids.
 fn sort_by_key<K: Ord + Send>(
     ids: Range<u32>,
     key: &(impl Fn(u32) -> K + Sync),
     places: &mut [u32],
 ) {
-    // Each key once, and with its id: then they are all different.
+    // Computes each key only once. With their ids, all keys are different.
     let keys = ids.into_par_iter().with_min_len(ALONE).map(|id| (key(id), id));
     let mut order: Vec<(K, u32)> = keys.collect();
     order.par_sort_unstable();
@@ -463,7 +463,7 @@ fn balance(sizes: impl ExactSizeIterator<Item = u64>) -> f64 {
         largest = largest.max(size);
         sum += size;
     }
-    // Nothing is spread evenly.
+    // If there is nothing, it is spread evenly.
     if sum == 0 { 1.0 } else { largest as f64 * parts as f64 / sum as f64 }
 }
 

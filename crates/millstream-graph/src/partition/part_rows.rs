@@ -1,4 +1,4 @@
-//! Rows of a part, as they are in the graph.
+//! The rows of a part, as they are in the graph.
 
 use std::ops::Range;
 

@@ -17,7 +17,7 @@ pub(super) enum SortedBy {
     Weight,
 }
 
-/// The graph with the partition's ids, and with these of its weights.
+/// The graph with the partition's ids, and with `weights`, if there are any.
 pub(super) fn renumbered(
     graph: &CsrGraph,
     weights: Option<&Weights>,
@@ -50,7 +50,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// New targets and `weights`, of which there are none or one for each arc.
+    /// The new targets and weights; `weights` has one for each arc, or none.
     fn filled<W: ArcWeight + Default>(&self, weights: &[W]) -> (Vec<u32>, Vec<W>) {
         let mut all_targets = vec![0; self.graph.targets().len()];
         let mut all_weights = vec![W::default(); weights.len()];

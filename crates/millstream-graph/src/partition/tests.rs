@@ -44,8 +44,8 @@ fn arcs(graph: &CsrGraph, original: impl Fn(u32) -> u32) -> Vec<(u32, u32, u32)>
     arcs
 }
 
-/// The graph with new ids by definition: vertex by vertex, its arcs in the order of `key`, which is
-/// given new targets and weights.
+/// The graph with new ids, by definition: for each vertex, its arcs in the order of `key`, which
+/// gets new targets and weights.
 fn by_definition<K: Ord>(
     graph: &CsrGraph,
     partition: &Partition,
@@ -195,7 +195,7 @@ fn random_parts_are_about_equal() {
     let partition = random(&graph, 4, 1);
     assert!(partition.vertex_balance() < 1.1);
     assert_ne!(partition, random(&graph, 4, 2));
-    // Three of four arcs.
+    // Three quarters of the arcs.
     let cut = partition.edge_cut(&graph) as f64 / graph.arcs() as f64;
     assert!((0.70..0.80).contains(&cut), "{cut}");
 }
@@ -214,7 +214,7 @@ fn graphs_with_hubs_are_not_meshes() {
     let kron = generate::kron(10, 16, &options).unwrap();
     assert!(!is_mesh_like(&kron));
     assert_eq!(automatic(&kron, 4), edge_balanced_blocks(&kron, 4));
-    // A hub that arcs only enter.
+    // A hub with incoming arcs only.
     let edges: Vec<_> = (1..=33).map(|leaf| (leaf, 0)).collect();
     assert!(!is_mesh_like(&CsrGraph::from_edges(34, &edges).unwrap()));
     assert!(is_mesh_like(&CsrGraph::from_edges(34, &edges[1..]).unwrap()));
@@ -264,7 +264,7 @@ mod with_metis {
     #[test]
     fn metis_does_not_hear_of_vertices_without_neighbours() {
         let grid = generate::grid(30, 30, &GenerateOptions::default()).unwrap();
-        // Those of the grid are every tenth; one of the others has a self-loop.
+        // The grid's vertices are every tenth; one of the others has a self-loop.
         let arcs = (0..900).flat_map(|from| {
             let targets = grid.neighbors(from).iter();
             targets.map(move |&to| (10 * from, 10 * to))
@@ -284,7 +284,7 @@ mod with_metis {
         };
         let mean = (graph.arcs() + 9000) / 4;
         assert!((0..4).all(|part| load(part).abs_diff(mean) <= 2), "{mean}");
-        // Fewer have neighbours than there are parts.
+        // Fewer vertices have neighbours than there are parts.
         let few = metis(&CsrGraph::from_edges(100, &[(20, 80)]).unwrap(), 4).unwrap();
         assert!(few.vertex_balance() < 1.05, "{few:?}");
     }
@@ -302,7 +302,7 @@ mod with_metis {
     }
 }
 
-/// Of so many vertices that several threads put them in order.
+/// Enough vertices for several threads to put them in order.
 #[test]
 fn many_values_are_restored_as_few_are() {
     let graph = CsrGraph::from_edges(4 * LEAST as u32 + 1, &[]).unwrap();

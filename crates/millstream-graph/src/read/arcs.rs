@@ -1,4 +1,4 @@
-//! Arcs as a text lists them, and the graph that is made of them.
+//! Arcs listed in a text, and the graph that is made of them.
 
 use rayon::prelude::*;
 
@@ -50,11 +50,11 @@ impl<Id> Piece<Id> {
     }
 }
 
-/// What all arcs weigh, if the format says it; otherwise the arcs do.
+/// The type of all arcs' weights, if the format tells; otherwise the weights themselves decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weighting {
     None,
-    /// Reals if there is one that is no unsigned integer.
+    /// Integers, unless there is a weight that is not an unsigned integer: then all are reals.
     Integer,
     /// Reals, whatever they look like.
     Real,
@@ -63,7 +63,7 @@ pub(crate) enum Weighting {
 /// All arcs of a file.
 #[derive(Debug)]
 pub(crate) struct Arcs {
-    /// As many as are [credible](credible_vertices), or have bytes of their own.
+    /// As many as are [credible](credible_vertices), or as have bytes of their own in the file.
     pub(crate) vertices: u32,
     pub(crate) pieces: Vec<Piece<u32>>,
     pub(crate) weighting: Weighting,
@@ -71,12 +71,11 @@ pub(crate) struct Arcs {
     pub(crate) is_symmetric: bool,
 }
 
-/// Vertices that a file may have without an arc to show for it. Each host device may keep ten bytes
-/// and more for every vertex, so that so many take half a gibibyte on 32.
+/// How many vertices a file may have without arcs that justify them. Each host device may keep ten
+/// bytes or more for every vertex, so this many take half a gibibyte on 32 devices.
 const FREE_VERTICES: u64 = 1 << 20;
 
-/// The number of vertices, if `arcs` arcs make it credible: a number alone must not take
-/// much memory.
+/// The number of vertices, if `arcs` arcs make it credible: a mere number must not take much memory.
 pub(crate) fn credible_vertices(vertices: u64, arcs: u64) -> Result<u32, String> {
     let Ok(count) = u32::try_from(vertices) else {
         return Err(format!("{vertices} vertices do not fit 32-bit ids"));

@@ -29,7 +29,7 @@ fn by_content(content: &[u8]) -> Option<Format> {
     if text.get(..BANNER.len()).is_some_and(|start| start.eq_ignore_ascii_case(BANNER)) {
         return Some(Format::MatrixMarket);
     }
-    // Before a tab it may as well be the name of a column.
+    // Before a tab, it may also be the name of a column.
     match text {
         [b'c', b' ' | b'\r' | b'\n', ..] => Some(Format::Dimacs),
         [b'p', b' ' | b'\t', rest @ ..] if rest.trim_ascii_start().starts_with(b"sp") => {
@@ -39,7 +39,7 @@ fn by_content(content: &[u8]) -> Option<Format> {
     }
 }
 
-/// What the name promises; content that is something else is an error later.
+/// The format that the name promises; content of another format causes an error later.
 fn by_name(content: &[u8], path: &Path) -> Format {
     match Format::from_path(path) {
         Some(Format::Dimacs) if content.iter().take(8).any(|&byte| byte == 0) => Format::Galois,

@@ -40,7 +40,7 @@ fn parse_problem(scanner: &mut Scanner<'_>) -> Result<(u32, u64), Fault> {
     let vertices = scanner.number("number of vertices")?;
     let arcs = scanner.number("number of arcs")?;
     scanner.end_line()?;
-    // An arc takes eight bytes, the last perhaps seven.
+    // An arc takes at least eight bytes, the last one perhaps seven.
     if arcs > (scanner.remaining() as u64 + 1) / 8 {
         let bytes = scanner.remaining();
         return Err(place.fault(format!("{arcs} arcs promised, but only {bytes} bytes follow")));

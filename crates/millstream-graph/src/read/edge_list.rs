@@ -1,8 +1,8 @@
-//! Edge lists: `from to [weight]` a line, separated by blanks, tabs or commas, with `#` and `%` comments.
-//! Between commas there is a field, and between tabs in a `.tsv` file; one may end the line. A first line
-//! of such fields that names both ends, and perhaps the weight, is a heading. The number of vertices is the
-//! largest id plus one. A weight that is written as an integer has 32 bits at most; where another is a
-//! real, all are, as near as f32 comes.
+//! Edge lists: `from to [weight]` on each line, separated by blanks, tabs or commas, with `#` and
+//! `%` comments. Between two commas, and between two tabs in a `.tsv` file, there must be a field;
+//! one such separator may end the line. A first line of such fields is a heading if it names both
+//! ends, and perhaps the weight. The number of vertices is the largest id plus one. A weight that
+//! is written as an integer must fit 32 bits; if some weight is a real, all are, rounded to f32.
 
 use rayon::prelude::*;
 
@@ -48,7 +48,7 @@ pub(super) fn parse_relabelled(content: &[u8], separator: u8) -> Result<(Arcs, V
 
 /// A vertex id as it is written.
 trait Id: Copy + Send {
-    /// What is said of ids that are too large.
+    /// What an error says about ids that are too large.
     const LIMIT: &str;
 
     fn from_number(number: u64) -> Option<Self>;
@@ -59,7 +59,7 @@ impl Id for u32 {
 
     #[inline]
     fn from_number(number: u64) -> Option<u32> {
-        // The largest is no id, so that the number of vertices has 32 bits.
+        // The largest 32-bit number is no id, so that the number of vertices fits 32 bits.
         u32::try_from(number).ok().filter(|&id| id < u32::MAX)
     }
 }
@@ -69,7 +69,7 @@ impl Id for u64 {
 
     #[inline]
     fn from_number(number: u64) -> Option<u64> {
-        // The largest stands for no vertex in answers.
+        // The largest number stands for no vertex in results.
         Some(number).filter(|&id| id < u64::MAX)
     }
 }
@@ -84,14 +84,14 @@ fn parse_lines<I: Id>(content: &[u8], separator: u8) -> Result<(Vec<Piece<I>>, W
     if !first.next_content(is_comment) {
         return Err(Fault::Whole("no arc in the file".to_string()));
     }
-    // A fault in this line is found again when it is parsed.
+    // A fault in this line is found again when the line is parsed.
     let _ends = (first.word(), first.word());
     let is_weighted = !first.is_line_end();
     let pieces = scanner.parse_pieces(|_, piece| parse_piece(piece, separator, is_weighted))?;
     Ok((pieces, if is_weighted { Weighting::Integer } else { Weighting::None }))
 }
 
-/// All of a text but for a heading: the names of both ends, and perhaps of the weight.
+/// The text without its heading, if any: the names of both ends, and perhaps of the weight.
 fn behind_heading(content: &[u8], separator: u8) -> Scanner<'_> {
     let whole = Scanner::new(content);
     let (mut line, separators) = (whole.clone(), separators(separator));
@@ -104,7 +104,7 @@ fn behind_heading(content: &[u8], separator: u8) -> Scanner<'_> {
     let fields: Vec<_> = fields.map(|field| field.trim_matches([' ', '\t', '"'])).collect();
     let is_heading = match fields[..] {
         [from, to] => !begins_number(from.as_bytes()) && !begins_number(to.as_bytes()),
-        // Of other columns, the first two may be something else.
+        // With other columns, the first two may mean something else.
         [from, to, weight] => {
             let weight = weight.to_ascii_lowercase();
             !begins_number(from.as_bytes())
@@ -120,7 +120,7 @@ fn behind_heading(content: &[u8], separator: u8) -> Scanner<'_> {
     whole
 }
 
-/// What weights are called in headings.
+/// Names of weights in headings.
 const WEIGHTS: [&str; 8] =
     ["weight", "weights", "w", "value", "distance", "dist", "cost", "length"];
 
@@ -128,7 +128,7 @@ fn begins_number(word: &[u8]) -> bool {
     word.first().is_some_and(|byte| byte.is_ascii_digit() || b"+-.".contains(byte))
 }
 
-/// Between two of them is a field; of blanks there may be any number.
+/// Separators between which there must be a field; blanks may be repeated.
 fn separators(separator: u8) -> &'static [u8] {
     if separator == b'\t' { b",\t" } else { b"," }
 }
@@ -158,7 +158,7 @@ fn parse_piece<I: Id>(
     Ok(piece)
 }
 
-/// Says of a word that is no number at all what it should have been.
+/// If the word is not a number at all, makes the fault say what it should have been.
 #[cold]
 fn explained(fault: Fault, mut word: Scanner<'_>) -> Fault {
     let is_of_number = |byte: &u8| byte.is_ascii_digit() || b"+-.".contains(byte);

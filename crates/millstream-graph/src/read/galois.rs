@@ -40,7 +40,7 @@ pub(super) fn parse(content: &[u8]) -> Result<CsrGraph, Fault> {
         .map_err(|error| csr_fault(&error, HEADER - 8, targets_start, weights_start))
 }
 
-/// Compares the counts with the bytes that are there.
+/// Checks that the counts agree with the number of bytes.
 fn check_length(length: usize, data: u64, vertices: u64, arcs: u64) -> Result<(), Fault> {
     if vertices > u64::from(u32::MAX) {
         let reason = format!("{vertices} vertices do not fit 32-bit ids");
@@ -50,7 +50,7 @@ fn check_length(length: usize, data: u64, vertices: u64, arcs: u64) -> Result<()
     let padding = 4 * (wide % 2);
     let expected =
         HEADER as u128 + 8 * u128::from(vertices) + 4 * wide + padding + u128::from(data) * wide;
-    // Some writers leave the padding out where nothing follows.
+    // Some writers omit the padding if nothing follows.
     if length == expected || (data == 0 && length + padding == expected) {
         return Ok(());
     }
@@ -61,7 +61,7 @@ fn check_length(length: usize, data: u64, vertices: u64, arcs: u64) -> Result<()
     Err(Fault::At { offset: 16, reason })
 }
 
-/// What is wrong with the arrays of a file, given where in the file they begin.
+/// Describes a fault in the arrays of a file, given where in the file the arrays begin.
 pub(super) fn csr_fault(
     error: &GraphError,
     offsets: usize,

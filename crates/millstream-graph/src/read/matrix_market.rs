@@ -5,14 +5,14 @@ use super::Fault;
 use super::arcs::{Arcs, Piece, Weighting, credible_vertices};
 use super::text::{Scanner, WeightRule, show};
 
-/// What the first line says.
+/// The contents of the first line.
 struct Banner {
     weighting: Weighting,
     rule: WeightRule,
     is_symmetric: bool,
 }
 
-/// The line that follows the comments.
+/// The numbers in the line after the comments.
 struct Sizes {
     rows: u32,
     columns: u32,
@@ -48,7 +48,7 @@ pub(super) fn parse(content: &[u8]) -> Result<Arcs, Fault> {
 }
 
 fn parse_banner(scanner: &mut Scanner<'_>) -> Result<Banner, Fault> {
-    // Blank lines before the banner are not in the standard, but do no harm.
+    // The standard has no blank lines before the banner, but they do no harm.
     scanner.next_content(|_| false);
     let mut word = || (scanner.clone(), scanner.word().to_ascii_lowercase());
     let (place, banner) = word();
@@ -86,7 +86,7 @@ fn parse_sizes(scanner: &mut Scanner<'_>) -> Result<Sizes, Fault> {
     let columns = scanner.number("number of columns")?;
     let entries = scanner.number("number of entries")?;
     scanner.end_line()?;
-    // An entry takes four bytes, the last perhaps three.
+    // An entry takes at least four bytes, the last one perhaps three.
     let most = (scanner.remaining() as u64 + 1) / 4;
     if entries > most {
         let bytes = scanner.remaining();

@@ -11,7 +11,7 @@ use crate::CsrGraph;
 struct Header {
     vertices: u32,
     edges: u64,
-    /// Numbers of a line that come before the neighbours.
+    /// How many numbers of a line come before the neighbours.
     skipped: u64,
     has_weights: bool,
 }
@@ -28,7 +28,7 @@ pub(super) fn parse(content: &[u8]) -> Result<CsrGraph, Fault> {
     }
     let rule = "a METIS file lists an edge at both of its ends, with one weight";
     Err(match graph.first_asymmetric() {
-        // By what the file calls it.
+        // Described by the number that the file uses for the vertex.
         Ok(Some(vertex)) => {
             let id = vertex + 1;
             let reason = format!("{rule}; the lines of vertex {id} and its neighbours do not");
@@ -57,7 +57,7 @@ fn parse_arcs(content: &[u8]) -> Result<Arcs, Fault> {
     }
     let place = scanner.clone();
     let header = parse_header(&mut scanner)?;
-    // Which vertex a line is for depends on the number of lines before it.
+    // The number of lines before a line tells which vertex it is for.
     let lines = scanner.parse_pieces(|_, piece| Ok(count_lines(piece)))?;
     let count: u64 = lines.iter().sum();
     let vertices = header.vertices;
@@ -96,7 +96,7 @@ fn parse_header(scanner: &mut Scanner<'_>) -> Result<Header, Fault> {
         false => scanner.number("number of vertex weights")?,
     };
     scanner.end_line()?;
-    // Each vertex has a line, but its last may lack the line end.
+    // Each vertex has a line, but the last line may lack its end.
     if vertices > scanner.remaining() as u64 {
         let bytes = scanner.remaining();
         let reason = format!("{vertices} vertices promised, but only {bytes} bytes follow");

@@ -48,7 +48,7 @@ pub(super) fn parse(content: &Content) -> Result<CsrGraph, Fault> {
     }
 }
 
-/// Where the sections are, if the file has them and they are what was written.
+/// The byte ranges of the sections, if the file has all of them and their checksums are right.
 fn check_sections(content: &[u8], header: &Header) -> Result<[Range<usize>; 4], Fault> {
     let Header { vertices, arcs, .. } = *header;
     let sections = header.sections().ok_or_else(|| {

@@ -115,11 +115,11 @@ pub enum ReadError {
 /// What is wrong with the content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Something at a byte of the content.
+    /// Something wrong at this byte of the content.
     At { offset: usize, reason: String },
-    /// Nothing that has a place.
+    /// Something wrong that has no single place.
     Whole(String),
-    /// A table of so many bytes does not fit in memory.
+    /// There is no memory for a table of this many bytes.
     OutOfMemory(u64),
 }
 
@@ -141,7 +141,7 @@ impl Fault {
         }
     }
 
-    /// The fault with the name of the file; in a text, the offset becomes a line.
+    /// The error for the fault, with the file's name; in a text, the offset becomes a line number.
     fn into_error(self, path: &Path, content: &[u8], format: Format) -> ReadError {
         let path = path.to_path_buf();
         match self {

@@ -1,11 +1,11 @@
-//! Options against a naive model, and random bytes.
+//! Reading options against a naive model, and random bytes as files.
 
 use proptest::prelude::*;
 
 use super::tests::{mill, read, weighted};
 use super::*;
 
-/// What the options are documented to do, arc by arc.
+/// The documented effect of the options, arc by arc.
 fn model(arcs: &[(u64, u64, u32)], options: &ReadOptions) -> CsrGraph {
     let mut ids: Vec<u64> = arcs.iter().flat_map(|arc| [arc.0, arc.1]).collect();
     ids.sort_unstable();

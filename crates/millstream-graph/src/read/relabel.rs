@@ -9,7 +9,7 @@ use crate::pieces::InPieces;
 use super::Fault;
 use super::arcs::Piece;
 
-/// Numbers all ids from 0 in their order; the pieces with the numbers, and the ids.
+/// Numbers all ids from 0 in ascending order. Returns the pieces with the numbers, and the ids.
 pub(super) fn relabel(pieces: Vec<Piece<u64>>) -> Result<(Vec<Piece<u32>>, Vec<u64>), Fault> {
     let ids = distinct_ids(&pieces);
     if u32::try_from(ids.len()).is_err() {
@@ -29,7 +29,7 @@ fn distinct_ids(pieces: &[Piece<u64>]) -> Vec<u64> {
     let largest = |piece: &Piece<u64>| piece.ends.iter().map(|&(from, to)| from.max(to)).max();
     let largest = pieces.par_iter().filter_map(largest).max().unwrap_or(0);
     let arcs: u64 = pieces.iter().map(|piece| piece.ends.len() as u64).sum();
-    // A bit for each possible id, where these bits take no more than the arcs.
+    // Uses one bit for each possible id if these bits take no more memory than the arcs.
     match largest / u64::from(u64::BITS) <= arcs {
         true => marked_ids(pieces, largest),
         false => sorted_ids(pieces),
@@ -42,8 +42,8 @@ fn marked_ids(pieces: &[Piece<u64>], largest: u64) -> Vec<u64> {
     let marks: Vec<AtomicU64> = std::iter::repeat_with(AtomicU64::default).take(words).collect();
     let mark = |id: u64| {
         let (word, bit) = (&marks[(id / 64) as usize], 1 << (id % 64));
-        // Relaxed: the end of the parallel loop orders the marks. Most are there
-        // already, and reading does not take the line from other threads.
+        // Relaxed: the end of the parallel loop orders the marks. Most marks are set already, and
+        // reading does not take the cache line from other threads.
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
         }
@@ -60,7 +60,7 @@ fn marked_ids(pieces: &[Piece<u64>], largest: u64) -> Vec<u64> {
     marks.flat_map_iter(ids_of_word).collect()
 }
 
-/// Ids of any size, sorted.
+/// Distinct ids of any size, by sorting.
 fn sorted_ids(pieces: &[Piece<u64>]) -> Vec<u64> {
     let mut ids: Vec<u64> = pieces.par_iter().flat_map_iter(sorted_ids_of).collect();
     ids.par_sort_unstable();
@@ -77,10 +77,10 @@ fn sorted_ids_of(piece: &Piece<u64>) -> Vec<u64> {
     ids
 }
 
-/// Finds ids in a sorted list: their high bits tell where to begin.
+/// Finds ids in a sorted list: an id's high bits tell where to begin.
 struct Index<'a> {
     ids: &'a [u64],
-    /// Bits of an id that are not used to look up its bucket.
+    /// The number of low bits of an id that do not select its bucket.
     shift: u32,
     /// Where the ids of each bucket begin, and the end of the last.
     starts: Vec<u32>,

@@ -11,11 +11,11 @@ use memmap2::Mmap;
 
 use crate::format::Compression;
 
-/// As a power of two, of what Zstandard's decoder keeps in memory: more than it allows unless told,
-/// for files of `zstd --long`.
+/// Logarithm to base 2 of the memory that Zstandard's decoder may use: more than its default, for
+/// files of `zstd --long`.
 const LARGEST_WINDOW: u32 = 30;
 
-/// What a file holds.
+/// The contents of a file.
 pub(crate) enum Content {
     /// The file itself.
     Mapped(Arc<Mmap>),
@@ -38,7 +38,7 @@ impl Deref for Content {
 pub(crate) fn read(path: &Path) -> io::Result<Content> {
     let file = open(path)?;
     if !file.metadata()?.is_file() {
-        // A pipe: it has no length, and cannot be mapped.
+        // A pipe: it has no length and cannot be mapped.
         let mut bytes = Vec::new();
         BufReader::new(file).read_to_end(&mut bytes)?;
         return decompress(Content::Owned(bytes));
@@ -46,9 +46,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Content> {
     if file.metadata()?.len() == 0 {
         return Ok(Content::Owned(Vec::new()));
     }
-    // SAFETY: the mapping is only read. That nobody changes or cuts the file
-    // meanwhile is what the documentation of the module asks for; every reader of
-    // mapped files depends on that.
+    // SAFETY: the mapping is only read. The module's documentation requires that nobody changes or
+    // cuts the file meanwhile; every reader of mapped files depends on that.
     let map = unsafe { Mmap::map(&file) }?;
     decompress(Content::Mapped(Arc::new(map)))
 }
@@ -68,7 +67,7 @@ fn open(path: &Path) -> io::Result<File> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if is_device(kind) && !file.is_terminal() {
-        // It may go on for ever.
+        // A device may never end.
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a device, not a file"));
     }
     Ok(file)
@@ -93,7 +92,7 @@ fn decompress(content: Content) -> io::Result<Content> {
     decompressed(decoder(&content[..], compression)?, compression).map(Content::Owned)
 }
 
-/// All that a decoder gives; where that ends too early, an error says after how many bytes.
+/// Everything that a decoder yields. If the input ends too early, the error says after how many bytes.
 fn decompressed(mut decoder: impl Read, compression: Compression) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match decoder.read_to_end(&mut bytes) {
@@ -117,13 +116,13 @@ fn decoder<'a>(
     })
 }
 
-/// The first byte of a member.
+/// The first byte of a gzip member.
 const GZIP: u8 = 0x1f;
 
-/// The members of a gzip file, one after the other; zeros may follow the last one, as they do on tapes.
+/// The members of a gzip file, one after another. Zeros may follow the last one, as on tapes.
 enum GzipMembers<R> {
     Member(Box<GzDecoder<R>>),
-    /// Behind a member; zeros have followed it.
+    /// Behind a member; tells whether zeros have followed it.
     Between(R, bool),
     Over,
 }
@@ -178,7 +177,8 @@ fn broken(compression: Compression, bytes: usize, error: io::Error) -> io::Error
         Compression::Gzip => "gzip",
         Compression::Zstandard => "Zstandard",
     };
-    // The library's texts, which tests watch, of what is no fault of the file.
+    // The library reports these cases, which are not faults of the file, only by their texts; tests
+    // watch these.
     let said = error.to_string();
     if said.contains("not enough memory") {
         return io::Error::new(io::ErrorKind::OutOfMemory, said);
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Several members, frames to skip, and what is left of a tape's block.
+    /// Several members, frames to skip, and the padding of a tape's block.
     #[test]
     fn all_parts_of_compressed_files_are_read() {
         let folder = tempfile::tempdir().unwrap();

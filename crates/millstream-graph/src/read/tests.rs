@@ -1,5 +1,4 @@
-//! Small files of each format and the exact graph that they are; bad files and
-//! the exact message.
+//! Small files of each format with the exact graph that they contain, and bad files with the exact message.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use super::*;
 use crate::Weights;
 use crate::mill::{Header, WeightKind};
 
-/// Reads a file of this name and content; of a message, what follows the folder.
+/// Reads a file of this name and content. If that fails, returns the part of the message behind the folder.
 pub(super) fn read(name: &str, content: &[u8], options: &ReadOptions) -> Result<CsrGraph, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -180,7 +179,7 @@ fn bad_text_is_named_with_its_line() {
         ("a.csv", "0,,5\n".into(), "a.csv:1: a field is empty"),
         ("a.csv", "from,to\n0,1\nfrom,to\n".into(), "a.csv:3: \"from\" is not a vertex id"),
         ("a.csv", "from,1\n0,1\n".into(), "a.csv:1: \"from\" is not a vertex id"),
-        // With a column before them, as libraries write tables.
+        // With a column before the ends, as libraries write tables.
         ("a.csv", ",source,target\n0,5,7\n".into(), "a.csv:1: a field is empty"),
         ("a.csv", "id,source,target\n0,5,7\n".into(), "a.csv:1: \"id\" is not a vertex id"),
         ("a.csv", "a,b,weight,kind\n0,5,7,1\n".into(), "a.csv:1: \"a\" is not a vertex id"),
@@ -409,7 +408,7 @@ fn bad_mill_files_are_named_with_their_offset() {
     }
 }
 
-/// Checksums that hold do not make a graph.
+/// Valid checksums do not make a valid graph.
 #[test]
 fn mill_files_are_validated_beyond_their_checksums() {
     for (offsets, target, weight, said) in [

@@ -1,12 +1,11 @@
-//! Lines of text in pieces that threads parse on their own, and the numbers in
-//! them.
+//! Text cut into pieces of whole lines, which threads parse on their own, and the numbers in it.
 
 use rayon::prelude::*;
 
 use super::Fault;
 
-/// Bytes of text that one thread parses at a time, at least. Small in tests, so
-/// that small texts are cut, too.
+/// The least bytes of text that one thread parses at a time. Small in tests, so that even small
+/// texts are cut.
 const PIECE: usize = if cfg!(test) { 48 } else { 1 << 20 };
 
 /// A weight as it is written.
@@ -19,17 +18,15 @@ pub(crate) enum Weight {
 /// Which weights a format allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WeightRule {
-    /// Every finite number; what is written as an integer is one of 32 bits, unless it is
-    /// negative.
+    /// Every finite number. One that is written as an integer must fit 32 bits, unless it is negative.
     Any,
     /// Integers; negative ones are kept as reals.
     Integer,
-    /// Every finite number: all are reals by the file's own word, whatever they look like.
+    /// Every finite number. All are reals because the file says so, whatever they look like.
     Real,
 }
 
-/// Goes through text from its beginning to its end, and names the place of what
-/// is wrong by the offset in the file.
+/// Goes through text from beginning to end, and reports faults by their offset in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
@@ -44,7 +41,7 @@ fn is_blank(byte: u8) -> bool {
 }
 
 impl<'a> Scanner<'a> {
-    /// All of a file, but for a byte order mark.
+    /// All of a file, without its byte order mark.
     pub(crate) fn new(file: &'a [u8]) -> Scanner<'a> {
         let start = if file.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         Scanner { text: &file[start..], at: 0, start }
@@ -118,7 +115,7 @@ impl<'a> Scanner<'a> {
         rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end])
     }
 
-    /// That this line has no separator without a field before it.
+    /// Checks that no separator in this line lacks a field before it.
     pub(crate) fn check_fields(&self, separators: &[u8]) -> Result<(), Fault> {
         let begin = self.text[..self.at].iter().rposition(|&byte| byte == b'\n');
         let mut is_field = false;
@@ -136,14 +133,14 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Goes to the next field; whether there is none in this line.
+    /// Goes to the next field. Returns whether there is none in this line.
     #[inline]
     pub(crate) fn is_line_end(&mut self) -> bool {
         self.skip_blanks();
         self.text.get(self.at).is_none_or(|&byte| byte == b'\n')
     }
 
-    /// Goes to the beginning of the next line, unless there is another field.
+    /// Goes to the beginning of the next line; an error if this line has another field.
     #[inline]
     pub(crate) fn end_line(&mut self) -> Result<(), Fault> {
         if !self.is_line_end() {
@@ -181,7 +178,7 @@ impl<'a> Scanner<'a> {
         (is_end && (1..=19).contains(&(self.at - begin))).then_some(value)
     }
 
-    /// The number that the next field is.
+    /// The next field, as a number.
     #[inline]
     pub(crate) fn number(&mut self, what: &str) -> Result<u64, Fault> {
         self.skip_blanks();
@@ -192,7 +189,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A number that is none, or has very many digits.
+    /// Handles a field that is not a number, or has very many digits.
     #[cold]
     fn odd_number(&mut self, begin: usize, what: &str) -> Result<u64, Fault> {
         self.at = begin;
@@ -213,7 +210,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A vertex id of a format that counts from 1 to `most`, counted from 0.
+    /// A vertex id of a format that counts from 1 to `most`; the result counts from 0.
     #[inline]
     pub(crate) fn vertex(&mut self, most: u32) -> Result<u32, Fault> {
         self.skip_blanks();
@@ -226,7 +223,7 @@ impl<'a> Scanner<'a> {
         Ok((id - 1) as u32)
     }
 
-    /// The weight that the next field is.
+    /// The next field, as a weight.
     #[inline]
     pub(crate) fn weight(&mut self, rule: WeightRule) -> Result<Weight, Fault> {
         self.skip_blanks();
@@ -237,7 +234,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A weight that is not an integer of 32 bits.
+    /// Handles a weight that is not an integer of 32 bits.
     fn odd_weight(&mut self, begin: usize, rule: WeightRule) -> Result<Weight, Fault> {
         self.at = begin;
         let mut ahead = self.clone();
@@ -278,13 +275,13 @@ impl<'a> Scanner<'a> {
         parse: impl Fn(usize, Scanner<'a>) -> Result<T, Fault> + Sync,
     ) -> Result<Vec<T>, Fault> {
         let pieces = self.pieces().into_par_iter().enumerate();
-        // Not collected into a result at once: that would take any of the faults.
+        // Not collected into a `Result` directly: that would return any one of the faults.
         let parsed: Vec<_> = pieces.map(|(index, piece)| parse(index, piece)).collect();
         parsed.into_iter().collect()
     }
 }
 
-/// A weight that is written with more than digits, or too many of them.
+/// A weight that is not just a short row of digits.
 fn real(word: &[u8], rule: WeightRule) -> Result<Weight, &'static str> {
     let text = str::from_utf8(word).map_err(|_| "is not a weight")?;
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -306,8 +303,7 @@ fn real(word: &[u8], rule: WeightRule) -> Result<Weight, &'static str> {
     }
 }
 
-/// A field of the file in a message: bytes that are no text are escaped, and what
-/// is long is cut.
+/// A field of the file as shown in a message: bytes that are not text are escaped, and long fields are cut.
 pub(crate) fn show(word: &[u8]) -> String {
     const LONGEST: usize = 32;
     let (shown, rest) = word.split_at(word.len().min(LONGEST));

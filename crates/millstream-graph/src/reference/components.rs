@@ -1,4 +1,4 @@
-//! Weak components by union-find, of all threads at once.
+//! Weak components by union-find, on all threads at once.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,18 +23,18 @@ pub fn weak_components(graph: &CsrGraph) -> Vec<u32> {
     vertices.for_each(|from| {
         graph.neighbors(from).iter().for_each(|&to| parents.unite(from, to));
     });
-    // In the same memory.
+    // Reuses the memory of the parents.
     let mut labels: Vec<u32> = parents.0.into_iter().map(AtomicU32::into_inner).collect();
-    // In this order: a parent is smaller, so that it has its label already.
+    // In ascending order: a parent is smaller than its child, and so has its label already.
     for vertex in 0..labels.len() {
         labels[vertex] = labels[labels[vertex] as usize];
     }
     labels
 }
 
-/// A forest: parents are never larger than their children, so that a root is its
-/// component's label. Relaxed accesses: a parent, once it is one, stays a vertex of the
-/// same component, and the parallel loop's end orders the rest.
+/// A forest. Parents are never larger than their children, so a root is its component's label.
+/// Relaxed accesses: whatever has become a vertex's parent stays in the same component, and the end
+/// of the parallel loop orders the rest.
 struct Parents(Vec<AtomicU32>);
 
 impl Parents {
@@ -42,7 +42,7 @@ impl Parents {
         self.0[vertex as usize].load(Ordering::Relaxed)
     }
 
-    /// Halves the path on its way.
+    /// Finds the root, and halves the path on the way.
     fn root(&self, mut vertex: u32) -> u32 {
         loop {
             let parent = self.parent(vertex);
@@ -50,7 +50,7 @@ impl Parents {
             if parent == grandparent {
                 return parent;
             }
-            // Whoever overwrites a nearer ancestor only makes the path longer.
+            // If this overwrites a nearer ancestor, the path only becomes longer.
             self.0[vertex as usize].store(grandparent, Ordering::Relaxed);
             vertex = grandparent;
         }
@@ -61,7 +61,7 @@ impl Parents {
         while one != other {
             let (small, large) = (one.min(other), one.max(other));
             let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-            // Fails if another thread has put the root below another meanwhile.
+            // Fails if another thread has meanwhile put this root below another one.
             match self.0[large as usize].compare_exchange(large, small, success, failure) {
                 Ok(_) => return,
                 Err(parent) => (one, other) = (self.root(parent), self.root(small)),

@@ -121,8 +121,8 @@ fn real(graph: &CsrGraph, weights: &[f32], sources: &[u32]) -> Result<Distances,
     Ok(Distances::Real(distances.into_iter().enumerate().map(fit).collect::<Result<_, _>>()?))
 }
 
-/// Rounding is monotone, so a longer path never has a smaller sum: the algorithm
-/// is right for sums of floating-point numbers as well.
+/// Rounding is monotone, so a longer path never gets a smaller sum: the algorithm is also correct
+/// for sums of floating-point numbers.
 fn search<D: Copy + Ord>(
     graph: &CsrGraph,
     sources: &[u32],

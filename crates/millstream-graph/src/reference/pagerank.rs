@@ -157,13 +157,13 @@ pub fn pagerank(
     Ok(PageRankAnswer { ranks, iterations, change, converged: change <= question.tolerance })
 }
 
-/// One step, under which the ranks are a fixed point. It brings any two vectors
-/// closer by the factor `damping`, in the L1 norm.
+/// One iteration, of which the ranks are the fixed point. It reduces the L1 distance of any two
+/// vectors to at most `damping` times what it was.
 #[derive(Debug)]
 pub(crate) struct Sweep<'a> {
     graph: &'a CsrGraph,
     question: &'a PageRankQuestion,
-    /// Sum of the weights of each row, or its length.
+    /// For each row, the sum of its weights, or its length.
     row_weights: Vec<f64>,
 }
 
@@ -187,7 +187,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// The ranks after a step from `ranks`, of which there is one for each vertex.
+    /// The ranks after one iteration from `ranks`, which has one for each vertex.
     pub(crate) fn apply(&self, ranks: &[f64]) -> Vec<f64> {
         let PageRankQuestion { damping, personalization, .. } = self.question;
         let is_dangling = |&(_, weight): &(&f64, &f64)| *weight == 0.0;
@@ -213,8 +213,9 @@ impl<'a> Sweep<'a> {
         next
     }
 
-    /// Rows for one thread each, of as many arcs. How many is a matter of the graph, so
-    /// that sums do not depend on the threads; few, because each has all sums.
+    /// Groups of rows with equally many arcs, one for each thread. Their number depends on the
+    /// graph only, so that sums do not depend on the number of threads; it is small, since each
+    /// group needs sums for all vertices.
     fn slabs(&self) -> Vec<Range<u32>> {
         const MOST: u64 = 16;
         const ARCS: u64 = 1 << 20;

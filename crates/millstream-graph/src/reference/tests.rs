@@ -108,7 +108,7 @@ fn graphs() -> impl Strategy<Value = CsrGraph> {
     })
 }
 
-/// Shortest distances without a queue: relax everything n times.
+/// Shortest distances without a queue: relaxes all arcs n times.
 fn bellman_ford(graph: &CsrGraph, source: u32) -> Vec<u32> {
     let Some(Weights::Integer(weights)) = graph.weights() else { panic!("no weights") };
     let mut distances = vec![u32::MAX; graph.vertices() as usize];
@@ -177,7 +177,7 @@ fn the_karate_club_is_as_others_know_it() {
     assert_eq!(weak_components(&karate()), [0; 34]);
     let question = PageRankQuestion { tolerance: 1e-12, ..PageRankQuestion::default() };
     let ranks = pagerank(&karate(), &question).unwrap().ranks;
-    // As published for this graph with damping .85: 33 and 0 lead.
+    // As published for this graph and damping .85: vertices 33 and 0 have the highest ranks.
     assert!((ranks[33] - 0.1009).abs() < 1e-4, "{}", ranks[33]);
     assert!((ranks[0] - 0.0970).abs() < 1e-4, "{}", ranks[0]);
 }

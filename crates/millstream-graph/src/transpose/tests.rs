@@ -14,12 +14,12 @@ fn bits(graph: &CsrGraph) -> (&[u64], &[u32], Option<Vec<u32>>) {
 }
 
 fn assert_same(turned: &CsrGraph, expected: &CsrGraph) {
-    // Kinds of weights, widths of lattices, and ids as well.
+    // Compares kinds of weights, widths of lattices, and ids, too.
     assert!(turned == expected);
     assert!(bits(turned) == bits(expected));
 }
 
-/// By any number of threads, and in several rounds.
+/// Checks the transpose with several numbers of threads, and in several rounds.
 fn check(graph: &CsrGraph) {
     let options = ReadOptions { transpose: true, ..ReadOptions::default() };
     let expected = rebuild_graph(graph, &options).unwrap();
@@ -29,7 +29,7 @@ fn check(graph: &CsrGraph) {
         pool.install(|| {
             assert_same(&graph.transposed().unwrap(), &expected);
             assert_same(&graph.transposed_structure().unwrap(), &structure);
-            // Each round goes through all arcs.
+            // Each round goes through all arcs, so their number is limited.
             let arcs = graph.targets().len();
             for at_once in [arcs / 50, arcs / 3, usize::MAX] {
                 assert_same(&turned(graph, graph.weights(), at_once).unwrap(), &expected);
@@ -52,7 +52,7 @@ fn check_with_weights(graph: &CsrGraph) {
     check(&graph.clone().with_weights(Some(Weights::Real(reals))).unwrap());
 }
 
-/// Rows that are not sorted, with arcs of their own vertices and the same ones several times.
+/// Unsorted rows, with self-loops and repeated arcs.
 fn unsorted(vertices: u32, degree: impl Fn(u32) -> u64, target: impl Fn(u64) -> u32) -> CsrGraph {
     let mut offsets = vec![0];
     offsets.extend((0..vertices).scan(0, |end, vertex| {

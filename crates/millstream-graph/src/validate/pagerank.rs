@@ -129,7 +129,7 @@ mod tests {
         assert!(matches!(swapped, PageRankFault::Inexact { .. }));
         let scaled = check(&|ranks| ranks.iter_mut().for_each(|rank| *rank *= 0.999));
         assert!(matches!(scaled, PageRankFault::Inexact { .. }));
-        // As far from the ranks as these are from nothing.
+        // Zeros differ from the ranks by the sum of all ranks.
         assert!(pagerank(&graph(), &question, &[0.0; 5], 0.999).is_err());
         let other = PageRankQuestion { damping: 0.8, ..question.clone() };
         assert!(pagerank(&graph(), &other, &exact, 1e-6).is_err());

@@ -27,7 +27,7 @@ pub fn bfs_predecessors(
             return Err(BfsFault::Length { values, vertices });
         }
     }
-    // A level above each time: there is no way back.
+    // Each predecessor is one level lower, so there are no cycles.
     let is_tight = |from: u32, arc: usize| {
         let (above, below) = (levels[from as usize], levels[graph.targets()[arc] as usize]);
         above != UNREACHED && below == above + 1
@@ -86,8 +86,8 @@ fn tree<D: Distance>(
     }
 }
 
-/// The first vertex, with its predecessor, that has one it should not have or none
-/// where it should; a predecessor must have a tight arc to its vertex.
+/// The first vertex, with its predecessor, that has a predecessor it should not have, or none where
+/// it should have one. A predecessor must have a tight arc to its vertex.
 fn first_misled(
     graph: &CsrGraph,
     predecessors: &[u32],
@@ -95,8 +95,8 @@ fn first_misled(
     has_predecessor: impl Fn(u32) -> bool + Sync,
 ) -> Option<(u32, u32)> {
     let led: Vec<AtomicBool> = predecessors.iter().map(|_| AtomicBool::new(false)).collect();
-    // Once over all arcs: looking for each vertex in its predecessor's row would
-    // read the row of a hub once for each of its many children.
+    // Goes once over all arcs. To search the predecessor's row for each vertex would read the row
+    // of a hub once for each of its many children.
     rows_of(graph).for_each(|from| {
         for arc in graph.row(from) {
             let to = graph.targets()[arc] as usize;
@@ -116,7 +116,7 @@ fn first_misled(
     Some((vertex, predecessors[vertex as usize]))
 }
 
-/// A vertex from which predecessors lead back to it.
+/// A vertex from which the predecessors lead back to it, if there is one.
 fn cycle(predecessors: &[u32]) -> Option<u32> {
     const NOT_WALKED: u32 = UNREACHED;
     let mut walked_from = vec![NOT_WALKED; predecessors.len()];
@@ -126,7 +126,7 @@ fn cycle(predecessors: &[u32]) -> Option<u32> {
             walked_from[vertex as usize] = start;
             vertex = predecessors[vertex as usize];
         }
-        // The walk has met itself, not an earlier one.
+        // The walk has met itself, and not an earlier walk.
         if vertex != UNREACHED && walked_from[vertex as usize] == start {
             return Some(vertex);
         }

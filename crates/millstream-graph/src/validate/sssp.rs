@@ -232,7 +232,7 @@ impl<'a, D: Distance> Paths<'a, D> {
         self.distance(vertex) != D::UNREACHED
     }
 
-    /// For an arc that leaves a vertex that is reached.
+    /// To be called for an arc that leaves a reached vertex.
     fn is_relaxable(&self, from: u32, arc: usize, cutoff: Option<f64>) -> bool {
         let to = self.graph.targets()[arc];
         let through = self.distance(from).extended(self.weights[arc]);
@@ -249,11 +249,11 @@ impl<'a, D: Distance> Paths<'a, D> {
             && self.distance(from).extended(self.weights[arc]) == Some(self.distance(to))
     }
 
-    /// The vertices that walks over tight arcs reach from the sources, found step by step.
+    /// The vertices that walks over tight arcs reach from the sources, found level by level.
     fn walk_tight_arcs(&self, sources: &[u32]) -> Vec<AtomicBool> {
         let mut walked = Vec::new();
         walked.resize_with(self.distances.len(), AtomicBool::default);
-        // Relaxed: whoever swaps first has the vertex, and steps are parallel loops.
+        // Relaxed: whichever thread swaps first gets the vertex, and the parallel loops order the levels.
         let is_first = |vertex: u32| {
             let walked = &walked[vertex as usize];
             !walked.load(Ordering::Relaxed) && !walked.swap(true, Ordering::Relaxed)
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(longer, Err(Relaxable { from: 1, to: 2, distance: 9.0 }));
         assert!(matches!(check([0, 2, 5, UN, UN, UN]), Err(Relaxable { from: 2, to: 3, .. })));
         assert_eq!(check([0, 1, 4, 4, UN, UN]), Err(Unsupported { vertex: 1, distance: 1.0 }));
-        // Vertices 2 and 3 support each other, by arcs of weight 0.
+        // Vertices 2 and 3 support each other by arcs of weight 0.
         assert_eq!(check([0, 2, 4, 4, UN, UN]), Err(Unsupported { vertex: 2, distance: 4.0 }));
         // So do 4 and 5, which no path reaches.
         assert_eq!(check([0, 2, 5, 5, 7, 7]), Err(Unsupported { vertex: 4, distance: 7.0 }));

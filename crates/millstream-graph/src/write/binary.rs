@@ -18,7 +18,7 @@ macro_rules! little_endian {
     }};
 }
 
-/// Galois of version 1, of a graph without real weights; rows keep the order of their arcs.
+/// Galois, version 1, for a graph without real weights; rows keep the order of their arcs.
 pub(super) fn galois(output: &mut impl Write, graph: &CsrGraph) -> Result<(), Stop> {
     let weights = graph.weights().and_then(Weights::as_integers);
     let data = if weights.is_some() { 4 } else { 0 };

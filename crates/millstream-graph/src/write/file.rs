@@ -1,4 +1,4 @@
-//! Files that appear when they are complete.
+//! Files that appear only once they are complete.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use tempfile::NamedTempFile;
 
-/// The files that are not complete, each next to its place.
+/// Temporary files that are not complete yet, each in the folder of its final place.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A file being written. It appears under its name only when it is complete, and then replaces an
@@ -49,7 +49,7 @@ impl OutputFile {
             Some(place) => {
                 let folder = place.parent().unwrap_or(Path::new("."));
                 let (file, _listed) = temporary_file(folder)?;
-                // Before there is anything that others must not read.
+                // Before the file contains anything that others must not read.
                 copy_permissions(&place, file.as_file())?;
                 Output::Replacing { file, place, _listed }
             }
@@ -77,7 +77,7 @@ impl OutputFile {
     /// What the operating system says; the file that was there is as before then.
     pub fn finish(self) -> io::Result<()> {
         if let Output::Replacing { file, place, _listed } = self.0 {
-            // A disk that is full or far away may say so only now.
+            // A disk that is full or remote may report an error only now.
             file.as_file().sync_data()?;
             let _not_discarded = UNFINISHED.lock();
             file.persist(&place).map_err(|error| error.error)?;
@@ -99,7 +99,7 @@ impl Write for OutputFile {
 impl OutputFile {
     fn file(&mut self) -> &mut File {
         match &mut self.0 {
-            // Its own writer would tell the user the name of the temporary file.
+            // The temporary file's own writer would mention its name in errors.
             Output::Replacing { file, .. } => file.as_file_mut(),
             Output::Special(file) => file,
         }
@@ -122,13 +122,13 @@ impl OutputFile {
 pub fn discard_unfinished<R>(then: impl FnOnce() -> R) -> R {
     let unfinished = UNFINISHED.lock();
     for path in unfinished.iter() {
-        // It may be gone already.
+        // The file may be gone already.
         let _ = fs::remove_file(path);
     }
     then()
 }
 
-/// A path among those that are not complete, until it is dropped.
+/// A path listed among the incomplete files until this is dropped.
 #[derive(Debug)]
 struct Listed(PathBuf);
 
@@ -151,8 +151,8 @@ fn copy_permissions(place: &Path, file: &File) -> io::Result<()> {
     }
 }
 
-/// A file with a name of its own, gone when dropped. It is as any other new file:
-/// temporary ones are private otherwise.
+/// A temporary file, deleted when dropped. It has the permissions of any other new file: by
+/// default, temporary files are private.
 fn temporary_file(folder: &Path) -> io::Result<(NamedTempFile, Listed)> {
     let mut unfinished = UNFINISHED.lock();
     let create = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
@@ -162,8 +162,8 @@ fn temporary_file(folder: &Path) -> io::Result<(NamedTempFile, Listed)> {
     Ok((file, listed))
 }
 
-/// The file that is to be replaced, or to be made: the one behind a link, not the link.
-/// `None` where there is something to write to as it is.
+/// The file to be replaced or created: the target of a link, not the link. `None` if the path is to
+/// be written to directly.
 fn final_place(path: &Path) -> io::Result<Option<PathBuf>> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
@@ -174,7 +174,7 @@ fn final_place(path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Where a file will be that `is_missing`, perhaps behind a link.
+/// The place of a missing file, perhaps behind a link.
 fn new_place(path: &Path, is_missing: io::Error) -> io::Result<PathBuf> {
     let Some((parent, name)) = path.parent().zip(path.file_name()) else { return Err(is_missing) };
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
@@ -194,8 +194,7 @@ fn open_special(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The standard output or error, if it is this file: to write goes on where it has come
-/// to.
+/// The standard output or error, if it is this file: then writing continues at its current position.
 #[cfg(unix)]
 fn standard(metadata: &Metadata) -> Option<File> {
     use std::os::fd::AsFd;

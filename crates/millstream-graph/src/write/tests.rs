@@ -1,4 +1,4 @@
-//! Every format gives back what was written, and survives what is done to files.
+//! Every format gives back what was written, and also survives operations on its files.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::*;
 use crate::Weights;
 use crate::read::{ReadError, ReadOptions, read_graph, read_graph_with_format};
 
-/// Names for all formats; Galois has to be asked for.
+/// File names for all formats; Galois must be asked for explicitly.
 const NAMES: [(&str, Format); 10] = [
     ("a.mtx", Format::MatrixMarket),
     ("a.gr", Format::Dimacs),
@@ -47,7 +47,7 @@ fn not_representable(graph: &CsrGraph, name: &str, format: Format) -> String {
     }
 }
 
-/// Arcs of a graph whose last vertex has one, as edge lists need.
+/// Arcs of a graph whose last vertex has an arc, as edge lists require.
 fn arcs() -> impl Strategy<Value = Vec<(u32, u32, u32)>> {
     let weight = prop_oneof![0u32..5, any::<u32>()];
     let arcs = proptest::collection::vec((0u32..40, 0u32..40, weight), 0..80);
@@ -227,7 +227,7 @@ fn what_a_format_cannot_hold_is_refused() {
     }
 }
 
-/// Nobody would read it back.
+/// No reader would accept them.
 #[test]
 fn many_vertices_with_few_arcs_are_not_written_as_text() {
     use Format::{Dimacs, EdgeList, Galois, MatrixMarket};
@@ -285,7 +285,7 @@ fn names_that_stand_for_other_formats_are_refused() {
             (found, _) => panic!("{name}: {found:?}"),
         }
     }
-    // The others begin in ways of their own.
+    // Files of the other formats are told apart by their beginnings.
     let graph = CsrGraph::from_edges(2, &[(0, 1), (1, 0)]).unwrap();
     for (name, format) in [("a.dat", EdgeList), ("a.txt", MatrixMarket), ("a.mtx", Dimacs)] {
         assert_eq!(there_and_back(&graph, name, format).len(), 3);
@@ -308,7 +308,7 @@ fn a_file_is_replaced_as_a_whole_or_not_at_all() {
     let options = ReadOptions::default();
     let path = folder.path().join("a.mill");
     write_graph(&path, &graph, None).unwrap();
-    // The graph lies in the file that is replaced, and stays as it was.
+    // The graph is mapped from the file that is replaced, and must stay as it was.
     let mapped = read_graph(&path, &options).unwrap();
     write_graph(&path, &CsrGraph::from_edges(3, &[(2, 1)]).unwrap(), None).unwrap();
     assert_eq!(mapped, graph);

@@ -72,7 +72,7 @@ pub(super) fn metis(output: &mut impl Write, graph: &CsrGraph) -> Result<(), Sto
     })
 }
 
-/// An edge list of original ids; the separator is what the extension wants.
+/// An edge list of original ids, with the separator that the extension demands.
 pub(super) fn edge_list(
     output: &mut impl Write,
     graph: &CsrGraph,
@@ -97,12 +97,12 @@ pub(super) fn edge_list(
     })
 }
 
-/// What the file that the graph was read from calls a vertex.
+/// The id of a vertex in the file that the graph was read from.
 fn id(graph: &CsrGraph, vertex: u32) -> u64 {
     graph.original_ids().map_or(vertex.into(), |ids| ids[vertex as usize])
 }
 
-/// Every arc has its reverse, as heavy, and none is its own.
+/// Checks that every arc has its reverse of the same weight, and that there are no self-loops.
 fn check_undirected(graph: &CsrGraph) -> Result<(), Stop> {
     let has_loop = |&vertex: &u32| graph.neighbors(vertex).contains(&vertex);
     if let Some(vertex) = rows_of(graph).find_first(has_loop) {
@@ -119,13 +119,13 @@ fn check_undirected(graph: &CsrGraph) -> Result<(), Stop> {
     })
 }
 
-/// The reader wants some arcs for many vertices.
+/// Refuses vertices for which the reader would demand more arcs.
 fn check_credible(graph: &CsrGraph) -> Result<(), Stop> {
     let vertices = credible_vertices(graph.vertices().into(), graph.arcs());
     vertices.map(drop).map_err(Stop::NotRepresentable)
 }
 
-/// The reader takes the number of vertices from the largest id.
+/// The last vertex must have an arc: the reader takes the number of vertices from the largest id.
 fn check_last_vertex(graph: &CsrGraph) -> Result<(), Stop> {
     let largest = graph.targets().par_iter().in_pieces().max().copied();
     let last_row = (0..graph.vertices()).rev().find(|&vertex| graph.degree(vertex) > 0);
@@ -144,7 +144,7 @@ fn check_last_vertex(graph: &CsrGraph) -> Result<(), Stop> {
     Err(Stop::NotRepresentable(reason))
 }
 
-/// The reader finds no ids but those of arcs.
+/// Every vertex must have an arc: the reader finds only ids that arcs name.
 fn check_all_named(graph: &CsrGraph, ids: &[u64]) -> Result<(), Stop> {
     let mut is_named: Vec<bool> =
         (0..graph.vertices()).map(|vertex| graph.degree(vertex) > 0).collect();
@@ -166,7 +166,7 @@ fn write_rows(
     push_row: impl Fn(u32, &mut Vec<u8>) + Sync,
 ) -> Result<(), Stop> {
     let blocks = row_blocks(graph.offsets());
-    // Some blocks for each thread at a time, so that little text is in memory.
+    // Only some blocks for each thread at a time, so that little text is in memory.
     for blocks in blocks.chunks(4 * rayon::current_num_threads()) {
         let to_text = |rows: &Range<u32>| {
             let mut text = Vec::new();
@@ -219,8 +219,8 @@ fn push_weight(text: &mut Vec<u8>, separator: u8, weights: Option<&Weights>, arc
         }
         Some(Weights::Real(weights)) => {
             text.push(separator);
-            // The shortest text that is read as the same real, with a point or an
-            // exponent, so that it is not taken for an integer.
+            // The shortest text that is read as the same real. It has a point or an exponent, so
+            // that it is not taken for an integer.
             text.extend_from_slice(format!("{:?}", weights[arc]).as_bytes());
         }
     }

@@ -1,5 +1,5 @@
-//! Points of a lane: how the driver's stream says that it has come to one, and waits for those of
-//! others.
+//! Points of a lane: how the driver's stream tells that it has come to one, and waits for those of
+//! other lanes.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::first_cause::FirstCause;
 use crate::reactor::shown;
 
 impl Lane {
-    /// `is_placed`: other lanes may wait for the event. Where the last kernel tells, the driver's stream says
-    /// nothing.
+    /// `is_placed`: other lanes may wait for the event. If the last kernel tells, the driver's
+    /// stream need not write the word.
     pub(super) fn submit_point(
         &self,
         submission: &mut Submission,
@@ -25,7 +25,7 @@ impl Lane {
         cause: &Arc<FirstCause>,
     ) -> Result<()> {
         self.context.bind()?;
-        // Once only: of two at one point the first that is finished would count for both.
+        // Taken only once: if two points had the same number, the first to be finished would count for both.
         let tells = std::mem::take(&mut submission.tells);
         let point = submission.point + u64::from(!tells);
         let is_placed = is_placed || self.word.is_none();
@@ -43,7 +43,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Records the driver's event where the driver's stream is now.
+    /// Records an event of the driver at the current end of its stream.
     fn place(&self, event: Option<&Event>, point: u64) -> Result<Arc<NativeEvent>> {
         let place = (self.number, point, self.needs_host());
         // SAFETY: a live stream of the context.
@@ -55,7 +55,7 @@ impl Lane {
         Ok(native)
     }
 
-    /// What happens when the stream has come to the last point.
+    /// Registers what happens when the stream has come to the last point.
     fn expect(
         &self,
         submission: &mut Submission,
@@ -79,7 +79,7 @@ impl Lane {
     ) -> Result<()> {
         submission.tells = false;
         let Some(native) = event.native() else { return Ok(()) };
-        // Also if the call is refused: in the ledger the stream comes after the event, and so does
+        // Even if the call is refused: in the ledger the stream comes after the event, and so does
         // whoever goes on in its place.
         submission.after.push((event.clone(), Arc::clone(cause)));
         if native.lane != self.number && !submission.passes(native.lane, native.point) {
