@@ -6,13 +6,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Level by level where the devices can, unless the graph has thin levels: then by near
-    /// and far piles where that can be, else asynchronously on several GPUs if it is
-    /// [deep](millstream_traversal::DepthProbe::is_deep), as meeting after
-    /// each level would take longer than the level (`docs/decisions/0025-near-and-far-piles.md`), and on several
-    /// host devices if it is [chain-like](millstream_traversal::DepthProbe::is_chain_like). Whether
-    /// levels may be bottom-up depends on the graph: see
-    /// [`Bfs::with_options`](crate::Bfs::with_options).
+    /// Level by level where the devices can, unless the graph has thin levels. Such a graph is searched by
+    /// near and far piles where that is possible; else asynchronously on several GPUs if it is
+    /// [deep](millstream_traversal::DepthProbe::is_deep), and on several host devices if it is
+    /// [chain-like](millstream_traversal::DepthProbe::is_chain_like), since meeting after each level would
+    /// take longer than the level (`docs/decisions/0025-near-and-far-piles.md`). Whether levels may be
+    /// bottom-up depends on the graph: see [`Bfs::with_options`](crate::Bfs::with_options).
     #[default]
     Auto,
     /// On the distributed worklist \[G §4.6.1\].

@@ -45,10 +45,10 @@ pub struct Bfs {
     order: Option<DegreeOrder>,
     incoming: Incoming,
     isolated: Isolated,
-    /// Of a graph with thin levels, or why there are none.
+    /// The packed rows, or why there are none.
     near: Result<NearRows, Unsuitable>,
     hubs: Option<Hubs>,
-    /// What its levels are like; nothing is known of them if a worklist is asked for.
+    /// What the graph's levels are like; not probed if a worklist is asked for.
     depth: DepthProbe,
     options: BfsOptions,
 }
@@ -69,35 +69,36 @@ impl Bfs {
 
     /// As [`Bfs::new`], with options.
     ///
-    /// Bottom-up levels need the arcs that enter vertices. Of a symmetric graph those
-    /// are there. Of a directed graph GPUs make them, and host devices get them too, 4 bytes an arc and 8 a
-    /// vertex more. The search only goes top-down if there is no room for them, or if the graph is
-    /// [mesh-like](partition::is_mesh_like) and not [near](DepthProbe::is_near): its frontiers are never
-    /// large enough.
+    /// Bottom-up levels need the arcs that enter vertices. A symmetric graph has them already. Those of a
+    /// directed graph are made (by the GPUs, or by the host for host devices) and take 4 bytes an arc and
+    /// 8 a vertex more. The search only goes top-down if there is no room for them, or if the graph is
+    /// [mesh-like](partition::is_mesh_like) and not [near](DepthProbe::is_near): the frontiers of such a
+    /// graph are never large enough.
     ///
-    /// It is found out whether a graph's levels are thin and many, which takes milliseconds,
-    /// however large it is ([`Algorithm::Auto`]). On devices that can go level by level, one of
-    /// thin levels and four arcs a vertex at most, with few longer rows, gets *packed rows* too,
-    /// 16 bytes a vertex ([`Bfs::layouts`]): searches by near and far piles read
-    /// them. So does one of up to 256 arcs, with 4 bytes an arc more, if its levels are many too: on GPUs
-    /// if the graph is [deep](DepthProbe::is_deep), on one alone unless it is
-    /// [near](DepthProbe::is_near), and on host devices if it is
-    /// [chain-like](DepthProbe::is_chain_like). On several GPUs it must be symmetric, and each gets the
-    /// rows of a *halo* around its part, of half as many vertices at most: those from which up to 64
-    /// arcs lead into it. With it a GPU searches many levels before it meets the others. Of host
-    /// devices the first one gets all rows.
+    /// The upload finds out whether the graph's levels are thin and many ([`Algorithm::Auto`]); this takes
+    /// milliseconds, however large the graph is. On devices that can go level by level, a graph with thin
+    /// levels also gets *packed rows* ([`Bfs::layouts`]), which searches by near and far piles read: 16
+    /// bytes a vertex if it has at most four arcs a vertex, apart from few longer rows. A graph of up to 256
+    /// arcs a vertex, with 4 bytes an arc more, gets them only if its levels are many, too: on GPUs if it is
+    /// [deep](DepthProbe::is_deep), or, with at most eight arcs in most rows, unless it is
+    /// [near](DepthProbe::is_near); on host devices if it is [chain-like](DepthProbe::is_chain_like). On
+    /// several GPUs the graph must be symmetric, and each GPU also gets the rows of a *halo* around its
+    /// part: vertices from which up to 64 arcs lead into the part (4 where most rows are longer than
+    /// four), at most half as many as the part has.
+    /// With a halo a GPU searches many levels before it meets the others. Of host devices the first one
+    /// gets all rows.
     ///
     /// On GPUs the vertices of each part of a graph that is neither mesh-like nor
     /// [deep](DepthProbe::is_deep) are put into [degree order](DegreeOrder), in windows of 1,024.
     ///
-    /// Where levels may be bottom-up, any graph without packed rows gets the *hub* of each vertex on GPUs,
-    /// 4 bytes a vertex: the neighbour with the most arcs, which a bottom-up level asks first.
-    /// The longest rows are there once more, 4 bytes an arc, each GPU with the targets that it
+    /// On GPUs, a graph without packed rows whose levels may be bottom-up gets the *hub* of each vertex, 4
+    /// bytes a vertex: the neighbour with the most arcs, which a bottom-up level looks at first. It also
+    /// gets a second copy of the longest rows, 4 bytes an arc, in which each GPU has the targets that it
     /// owns: a search from such a vertex begins on all GPUs at once.
     ///
-    /// For [`Algorithm::Asynchronous`] nothing is made beside the graph's rows, nor are
-    /// [layouts](BfsOptions::layouts) if the options are without: if later
-    /// [options](Bfs::set_options) would read some, their searches go without.
+    /// For [`Algorithm::Asynchronous`] nothing is made beside the graph's rows. No layouts are made if the
+    /// options are without [layouts](BfsOptions::layouts). Searches whose later
+    /// [options](Bfs::set_options) ask for layouts that were not made go without them.
     ///
     /// ```
     /// use millstream_bfs::{Algorithm, Bfs, BfsOptions};
@@ -151,7 +152,7 @@ impl Bfs {
         Bfs::boxed_upload(context, graph, partition, options).await
     }
 
-    /// Boxed, so that it is compiled here, and not again in each program.
+    /// Boxed, so that it is compiled once here, not in every crate that calls it.
     fn boxed_upload<'a>(
         context: &'a Context,
         graph: &'a CsrGraph,
@@ -174,7 +175,7 @@ impl Bfs {
             Algorithm::Asynchronous => DepthProbe::default(),
             _ => DepthProbe::new(graph),
         };
-        // Nothing else reads layouts.
+        // Only searches whose devices meet read layouts.
         let meets = algorithm != Algorithm::Asynchronous && can_meet(context);
         let (partition, order) = match meets && options.layouts {
             true => DegreeOrder::of(context, graph, partition, DegreeOrder::SPREAD, Some(depth)),
@@ -302,7 +303,7 @@ impl Bfs {
         Ok(BfsResult { levels, predecessors, algorithm, statistics, delta, run_time, gather_time })
     }
 
-    /// The step in levels, of an algorithm that has steps.
+    /// The step in levels, if the algorithm has steps.
     fn delta(&self, algorithm: Algorithm) -> Option<u32> {
         let automatic = match algorithm {
             Algorithm::LevelSynchronous => return None,
@@ -368,8 +369,8 @@ impl Bfs {
     }
 }
 
-/// More makes a difference for more than 2^25 vertices only, and could not be counted with in 64 bits.
+/// Larger values matter only for more than 2^25 vertices, and would overflow products of 64 bits.
 const MOST_ALPHA: u32 = 1 << 25;
 
-/// The automatic step of the priority threshold.
+/// The automatic step of the worklist's priority threshold.
 const LEVELS: f64 = 32.0;

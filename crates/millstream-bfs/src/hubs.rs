@@ -1,5 +1,5 @@
-//! What a search on GPUs reads of a graph with hubs, beside its rows (`LEVELS.md`): the hub
-//! of each vertex, and the longest rows in parts, each with the owner of its targets.
+//! What a search on GPUs reads beside the rows of a graph with hubs (`LEVELS.md`): the hub of each
+//! vertex, and the longest rows divided among the owners of their targets.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,19 +19,19 @@ use rayon::prelude::*;
 
 use crate::Result;
 
-/// A frontier whose arcs, times this and alpha, are more than all vertices that have any is
-/// expected to be followed by a level that goes bottom-up: `eagerness` in `levels.cuh`.
+/// A bottom-up level is expected after a frontier whose arcs, times this and alpha, outnumber the
+/// vertices that have arcs: `eagerness` in `levels.cuh`.
 const EAGERNESS: u64 = 4;
-/// Of a graph with hubs, rows are split that are so long by the usual alpha.
+/// The default alpha, with which rows long enough for that are split.
 const USUAL_ALPHA: u64 = 14;
-/// And the longest of them only, so that at most an arc in so many is there twice.
+/// Only the longest of them are split, so that at most one arc in this many is stored twice.
 const ARCS_FOR_SPLIT: u64 = 2;
 
 /// The hubs of all devices.
 #[derive(Debug)]
 pub(crate) struct Hubs {
     devices: Vec<DeviceHubs>,
-    /// By the new id of a vertex whose row is split, where each device has its part.
+    /// For each vertex whose row is split, by new id: where each device's part lies in its `targets`.
     rows: BTreeMap<u32, Vec<Range<u64>>>,
     /// How long finding them has taken.
     time: Duration,
@@ -40,7 +40,7 @@ pub(crate) struct Hubs {
 /// The hubs of one device.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceHubs {
-    /// The hub of each owned vertex; itself if no arc leads to it.
+    /// The hub of each owned vertex; the vertex itself if it has none.
     pub(crate) of: SharedBuffer<u32>,
     /// Owned targets of the rows that are split.
     pub(crate) targets: Arc<DeviceBuffer<u32>>,
@@ -59,7 +59,7 @@ millstream_device::cuda_struct! {
 }
 
 impl DeviceHubs {
-    /// Of a device that looks for none.
+    /// For a device that uses no hubs.
     pub(crate) fn none(device: &Device) -> Result<DeviceHubs> {
         Ok(DeviceHubs { of: device.shared(0)?, targets: Arc::new(device.buffer(0)?) })
     }
@@ -110,8 +110,8 @@ impl Hubs {
         &self.devices[place]
     }
 
-    /// Each device's part of the row that a search from `sources` begins with: of one vertex
-    /// with so many arcs that the next level will go bottom-up. `connected` vertices have arcs.
+    /// Each device's part of the row that a search from `sources` begins with, if that is a single vertex
+    /// with a split row long enough for the next level to go bottom-up. `connected` vertices have arcs.
     pub(crate) fn begins_with(
         &self,
         sources: &[u32],
@@ -129,7 +129,7 @@ impl Hubs {
         is_rich(arcs, u64::from(alpha), connected).then(|| parts.iter().map(row).collect())
     }
 
-    /// What it has cost.
+    /// What hubs and split rows have cost.
     pub(crate) fn layout(&self) -> Layout {
         let words = self.devices.iter().map(|its| its.of.len() + its.targets.len());
         let bytes = (words.sum::<usize>() * size_of::<u32>()) as u64;
@@ -137,7 +137,7 @@ impl Hubs {
     }
 }
 
-/// Which rows each device has its part of, by their new ids, the longest first.
+/// The vertices whose rows are split, by new id, the longest row first.
 fn split_rows(graph: &CsrGraph, partition: &Partition, connected: u32) -> Vec<u32> {
     let degree = |new| graph.degree(partition.to_original(new));
     let originals = (0..graph.vertices()).into_par_iter().in_pieces();
@@ -162,7 +162,7 @@ fn own_part(graph: &CsrGraph, partition: &Partition, vertex: u32, place: usize) 
     targets
 }
 
-/// Copies what rows, which begin there when they follow each other, have from `first` on.
+/// Fills `to` from place `first` of the concatenated `rows`, in which each begins at its `begins`.
 fn copy_rows(rows: &[Vec<u32>], begins: &[usize], mut first: usize, mut to: &mut [u32]) {
     let mut row = begins.partition_point(|&begin| begin <= first) - 1;
     while !to.is_empty() {
@@ -188,8 +188,8 @@ mod tests {
 
     use super::*;
 
-    /// Whether devices have found the hubs of `graph`, whose arcs the other way round are
-    /// `reversed`, and split the row of its busiest vertex.
+    /// Checks that devices find the hubs of `graph`, whose transpose is `reversed`, and split the row of
+    /// its busiest vertex.
     fn check(graph: &CsrGraph, reversed: &CsrGraph, devices: usize) {
         let context = Context::builder().devices(Devices::host(devices)).build().unwrap();
         let partition = partition::random(graph, devices, 1);

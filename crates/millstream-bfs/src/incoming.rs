@@ -13,18 +13,18 @@ use crate::isolated::Isolated;
 /// The arcs that enter vertices.
 #[derive(Debug)]
 pub(crate) enum Incoming {
-    /// Those that leave them: the graph is symmetric.
+    /// The arcs that leave vertices, since the graph is symmetric.
     Same,
-    /// These, and how long making them took.
+    /// The transpose, and how long making it took.
     Reversed(Box<DistributedGraph>, Duration),
     /// Not on the devices.
     None,
 }
 
 impl Incoming {
-    /// Those of a graph whose search may go bottom-up, and the vertices without any arcs. The devices
-    /// have those that leave. None if its neighbourhoods, as deep as `depth` says, never have so many
-    /// vertices that it would, or if there is no room for them.
+    /// The incoming arcs of a graph whose search may go bottom-up, and the vertices without any arcs.
+    /// `leaving` has the arcs that leave. `None` if, as `depth` shows, frontiers never become large enough
+    /// to go bottom-up, or if the devices have no room.
     pub(crate) async fn new(
         graph: &CsrGraph,
         leaving: &DistributedGraph,
@@ -63,12 +63,12 @@ impl Incoming {
         Ok((Incoming::Reversed(Box::new(reversed), start.elapsed()), isolated))
     }
 
-    /// Those of a graph whose search never goes bottom-up.
+    /// For a graph whose search never goes bottom-up.
     pub(crate) async fn none(context: &Context, graph: &CsrGraph) -> Result<(Incoming, Isolated)> {
         Ok((Incoming::None, Isolated::none(context, graph.vertices()).await?))
     }
 
-    /// Those of `graph`, if they are on the devices.
+    /// The incoming arcs of `graph`, if they are on the devices.
     pub(crate) fn of<'a>(&'a self, graph: &'a DistributedGraph) -> Option<&'a DistributedGraph> {
         match self {
             Incoming::Same => Some(graph),
@@ -77,7 +77,7 @@ impl Incoming {
         }
     }
 
-    /// What they have cost, if they are not the graph's own.
+    /// What the transpose has cost, if there is one.
     pub(crate) fn layout(&self) -> Option<Layout> {
         match *self {
             Incoming::Reversed(ref reversed, time) => {

@@ -1,4 +1,4 @@
-//! Which vertices a search need not look for, and the bits that it begins with.
+//! Which vertices a search need not look for, and the visited bits that it begins with.
 
 use std::collections::BTreeMap;
 use std::iter::repeat;
@@ -12,15 +12,15 @@ use rayon::prelude::*;
 
 use crate::Result;
 
-/// Words that one thread finds at least.
+/// The fewest words that a thread computes.
 const PIECE: usize = 1 << 9;
-/// So few words are set one by one, each by a call to the driver.
+/// Up to this many words are set one by one, each by a call to the driver.
 const FEW: usize = 8;
 
-/// Vertices without arcs: a search's visited bits have them from the beginning.
+/// Vertices without arcs: their visited bits are set when a search begins.
 #[derive(Debug)]
 pub(crate) struct Isolated {
-    /// A bit for each vertex by new id, set for them; those past the last vertex are not.
+    /// A bit for each vertex by new id, set if it is isolated; bits past the last vertex are 0.
     bits: Arc<[u32]>,
     /// Vertices with arcs.
     connected: u32,
@@ -29,12 +29,12 @@ pub(crate) struct Isolated {
 }
 
 impl Isolated {
-    /// None is known.
+    /// No vertex is known to be isolated.
     pub(crate) async fn none(context: &Context, vertices: u32) -> Result<Isolated> {
         Isolated::new(context, vertices, |_| false).await
     }
 
-    /// Of vertices by their new ids.
+    /// `is_isolated` takes new ids.
     pub(crate) async fn new(
         context: &Context,
         vertices: u32,
@@ -58,7 +58,7 @@ impl Isolated {
         self.connected
     }
 
-    /// What a search from these sources begins with: they are to be found, too.
+    /// The bits that a search from these sources begins with: isolated sources are to be found, too.
     pub(crate) fn beginning(&self, sources: &[u32]) -> Beginning<'_> {
         let mut beginning =
             Beginning { isolated: self, connected: self.connected, changed: BTreeMap::new() };
@@ -88,17 +88,17 @@ impl Beginning<'_> {
         self.changed.entry(at).or_insert(self.isolated.bits[at])
     }
 
-    /// Nobody may claim these any more.
+    /// Marks these vertices visited, so that no device claims them.
     pub(crate) fn visit(&mut self, vertices: &[u32]) {
         vertices.iter().for_each(|vertex| *self.word(*vertex) |= 1 << (vertex % 32));
     }
 
-    /// Words of all bits.
+    /// How many words the bits of all vertices take.
     pub(crate) fn words(&self) -> usize {
         self.isolated.bits.len()
     }
 
-    /// Writes the bits into words of device `place`, from `start` on.
+    /// Writes the bits into `visited` on device `place`, from word `start` on.
     pub(crate) fn write(
         &self,
         stream: &Stream,

@@ -10,21 +10,21 @@ pub(crate) enum Phase {
     Expand,
     /// Bottom-up: look for visited neighbours.
     Sweep,
-    /// Make a list of the frontier from bits.
+    /// List the frontier's vertices from the visited bits.
     Gather,
-    /// Nothing.
+    /// Nothing more.
     Finished,
 }
 
-/// When to go which way.
+/// When to go top-down, and when bottom-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     /// Vertices that have arcs, or are sources.
     pub(crate) connected: u64,
     pub(crate) depth_limit: u32,
-    /// Bottom-up if the frontier times this is more than what is not visited, and it grows.
+    /// Bottom-up if the frontier's vertices, times this, outnumber those not visited, and the frontier grows.
     pub(crate) alpha: u32,
-    /// Top-down if the frontier times this is less.
+    /// Top-down again if the frontier's vertices, times this, are fewer than those not visited.
     pub(crate) beta: u32,
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct Totals {
 pub(crate) struct Pilot {
     pub(crate) rules: Rules,
     pub(crate) phase: Phase,
-    /// Of the vertices being found.
+    /// The level of the vertices being found.
     pub(crate) level: u32,
-    /// Totals when the last frontier was complete,
+    /// The totals when the last frontier was complete.
     kept: Totals,
-    /// and its rows, if it did not come from a sweep.
+    /// The rows of the last frontier that did not come from a sweep.
     rows: u64,
 }
 
@@ -81,7 +81,7 @@ impl Pilot {
             _ => {
                 let rows = totals.rows - self.kept.rows;
                 self.kept = totals;
-                // Else, as in a mesh, few of the vertices that are left have a visited neighbour.
+                // If it hardly grows, as in a mesh, few unvisited vertices have a visited neighbour.
                 let grows = rows * 8 >= std::mem::replace(&mut self.rows, rows) * 9;
                 match rows == 0 || self.level == depth_limit {
                     true => Phase::Finished,
@@ -97,7 +97,7 @@ impl Pilot {
 mod tests {
     use super::*;
 
-    /// The phases after frontiers of so many rows, the first of which is the source's.
+    /// The phases after frontiers of these numbers of rows, the first of which is the source's.
     fn phases(connected: u64, frontiers: &[u64]) -> Vec<Phase> {
         let rules = Rules { connected, depth_limit: 99, alpha: 14, beta: 24 };
         let (mut pilot, mut totals) = (Pilot::new(rules), Totals::default());
@@ -115,10 +115,10 @@ mod tests {
         use Phase::{Expand, Finished, Sweep};
         assert_eq!(phases(1000, &[1, 10, 100]), [Expand, Expand, Sweep]);
         assert_eq!(phases(1000, &[100]), [Sweep]);
-        // By an eighth, and by less.
+        // Growth by an eighth, and by less.
         assert_eq!(phases(1000, &[1, 64, 72]), [Expand, Expand, Sweep]);
         assert_eq!(phases(1000, &[1, 64, 71]), [Expand, Expand, Expand]);
-        // From 22 on they are large enough.
+        // Frontiers of 22 and more would be large enough, but grow too slowly.
         let mesh = [1, 8, 16, 20, 22, 24, 26, 28, 30, 32, 33, 33, 32, 0];
         let phases = phases(360, &mesh);
         let (last, others) = phases.split_last().unwrap();

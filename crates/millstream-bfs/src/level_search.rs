@@ -22,7 +22,7 @@ use crate::isolated::{Beginning, Isolated};
 use crate::level_pilot::Rules;
 use crate::level_twin;
 
-/// Rows: where each owned vertex's begins, and targets.
+/// Rows: the offset of each owned vertex's row, and targets.
 pub(crate) type Rows = (Read<u64>, Read<u32>);
 /// Levels and predecessors.
 type Values = (Shared<u32>, Shared<u32>);
@@ -30,10 +30,10 @@ type Values = (Shared<u32>, Shared<u32>);
 type Lists = (Shared<u64>, Read<u64>);
 /// Visited bits and inboxes of all devices.
 type Exchange = (SharedSet<u32>, SharedSet<u64>);
-/// Hubs, targets of rows that are split, and the row to begin with.
+/// Hubs, targets of split rows, and the row to begin with.
 type HubArguments = (Shared<u32>, Read<u32>, Value<SplitRow>);
-/// Rows that leave and that enter, values, lists, the exchange, the words of all devices, reports,
-/// settings and hubs.
+/// Rows of outgoing and of incoming arcs, values, lists, the exchange, the words of all devices,
+/// reports, settings and hubs.
 type Signature = (
     Rows,
     Rows,
@@ -49,11 +49,11 @@ type Signature = (
 /// The rows of one device.
 type RowsOf<'a> = (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>);
 
-/// Arcs of a row in the log at most.
+/// The most arcs of a row that one log entry covers.
 const PIECE: u64 = 128;
 
 millstream_device::cuda_struct! {
-    /// How a search goes, as kernels take it.
+    /// The settings of a search, as kernels take them.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     struct Settings as "millstream::LevelSettings" {
         place: GangPlace,
@@ -64,7 +64,7 @@ millstream_device::cuda_struct! {
         degree: u32,
         /// Not 0 if a rush only visits: see `LEVELS.md`.
         reaches_late: u32,
-        /// The only one, if its row is not split; else `UNREACHED`.
+        /// The source, if it is the only one and its row is not split; else `UNREACHED`.
         source: u32,
         unused: u32,
     }
@@ -77,10 +77,10 @@ const PUBLISHED: usize = GangWork::REPORT_WORDS;
 #[derive(Debug)]
 pub(crate) struct LevelSearch<'a> {
     pub(crate) graph: &'a DistributedGraph,
-    /// The graph with its arcs the other way round; `None` to go top-down only.
+    /// The graph's transpose; `None` to go top-down only.
     pub(crate) incoming: Option<&'a DistributedGraph>,
     pub(crate) isolated: &'a Isolated,
-    /// For GPUs, to go bottom-up.
+    /// Used by GPUs to go bottom-up.
     pub(crate) hubs: Option<&'a Hubs>,
     pub(crate) depth_limit: u32,
     pub(crate) predecessors: bool,
@@ -109,11 +109,11 @@ struct Memory {
 /// How a search starts.
 struct Start<'a> {
     beginning: Beginning<'a>,
-    /// Each device's part of the row to begin with, if that is split.
+    /// Each device's part of the row to begin with, if that row is split.
     split: Option<Vec<SplitRow>>,
-    /// The source whose row GPUs expand before they first meet.
+    /// The only source, if GPUs expand its row before they first meet.
     only: Option<u32>,
-    /// Sources that their owners claim first.
+    /// Sources that their owners must claim in the first phase.
     claimed: &'a [u32],
 }
 
@@ -159,7 +159,7 @@ impl LevelSearch<'_> {
         Rules { connected: u64::from(connected), depth_limit, alpha: self.alpha(), beta }
     }
 
-    /// None if the search never goes bottom-up.
+    /// 0 if the search must not go bottom-up.
     fn alpha(&self) -> u32 {
         if self.incoming.is_some() { self.alpha } else { 0 }
     }
@@ -187,14 +187,14 @@ impl LevelSearch<'_> {
         let only = self.begins_with_one(sources).filter(|_| split.is_none());
         let mut claimed = sources;
         if split.is_some() || only.is_some() {
-            // Its targets are visited at once, here and there, so that nobody can claim it.
+            // All devices visit the source's targets at once, so it must be marked before any could claim it.
             beginning.visit(sources);
             claimed = &[];
         }
         Start { beginning, split, only, claimed }
     }
 
-    /// The memory of the device `place`, ready when its `stream` has come so far.
+    /// The memory of device `place`, ready when the work given to its `stream` is done.
     fn memory_of(
         &self,
         place: usize,
@@ -236,7 +236,7 @@ impl LevelSearch<'_> {
         })
     }
 
-    /// The source whose row GPUs expand before they first meet.
+    /// The only source, if GPUs are to expand its row before they first meet.
     fn begins_with_one(&self, sources: &[u32]) -> Option<u32> {
         match sources {
             &[source] if self.depth_limit > 0 => Some(source),
@@ -299,7 +299,7 @@ impl LevelSearch<'_> {
         Ok(kernel.bind(stream, sharers, arguments)?)
     }
 
-    /// From levels and predecessors, of which those of each device's vertices begin somewhere.
+    /// Gathers levels and predecessors; each device's vertices begin at the given place of its buffers.
     async fn gather<'a>(
         &self,
         values: impl Iterator<Item = (&'a SharedBuffer<u32>, &'a SharedBuffer<u32>, usize)>,
@@ -322,7 +322,7 @@ impl LevelSearch<'_> {
     }
 }
 
-/// What GPUs say that they did.
+/// What GPUs report that they did.
 async fn reported(memory: &[Memory]) -> Result<Vec<GangWork>> {
     let gangs: Vec<_> = memory.iter().map(|its| &its.gang).collect();
     let mut all = GangWork::reported(&gangs, "levels", "level").await?;
@@ -332,7 +332,7 @@ async fn reported(memory: &[Memory]) -> Result<Vec<GangWork>> {
     Ok(all)
 }
 
-/// The text of the gang's kernel: each file goes on where the one before ends.
+/// The text of the gang's kernel: each file continues the one before.
 macro_rules! text {
     ($is_alone:literal) => {
         concat!(

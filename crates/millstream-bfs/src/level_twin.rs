@@ -1,5 +1,5 @@
-//! The phases of a level-synchronous search on host devices, which have levels, visited bits and logs in one
-//! memory; what `levels.cuh` does between barriers.
+//! The phases of a level-synchronous search on host devices, which share levels, visited bits and logs in one
+//! memory: what `levels.cuh` does between barriers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::Result;
 use crate::level_pilot::{Phase, Pilot, Totals};
 use crate::level_search::{LevelSearch, Rows};
 
-/// Rows that leave and that enter; levels and predecessors, the log, and two copies of the visited bits, of all
-/// vertices; which of these the device owns.
+/// Rows of outgoing and of incoming arcs; levels and predecessors, the log, and two copies of the visited
+/// bits, all of them of all vertices; the device's place.
 type Signature =
     (Rows, Rows, (Shared<u32>, Shared<u32>), Shared<u32>, Shared<u32>, Value<GangPlace>);
-/// What the twin sees of it.
+/// The twin's view of its arguments.
 type View<'a> = <Signature as Parameter>::View<'a>;
 
-/// Memory of all devices: the first one's.
+/// Memory that all devices share, allocated on the first one.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) levels: SharedBuffer<u32>,
@@ -42,9 +42,9 @@ pub(crate) struct Memory {
 struct Tally {
     /// Owned vertices found bottom-up.
     swept: AtomicU64,
-    /// Those of them that have come into the log afterwards.
+    /// Those of the `swept` vertices that were put into the log afterwards.
     gathered: AtomicU64,
-    /// Words of visited bits stored, for all.
+    /// Words of visited bits stored for all devices to read.
     stored: AtomicU64,
 }
 
@@ -64,7 +64,7 @@ struct Course {
     pilot: Pilot,
     /// The copy of the visited bits that is read.
     copy: usize,
-    /// Of each device, where the frontier begins in the log, and where it ends.
+    /// For each device, where its part of the frontier begins and ends in its log.
     frontiers: Vec<(u64, u64)>,
 }
 
@@ -78,7 +78,7 @@ impl Counts {
 }
 
 impl Course {
-    /// Goes on to the next phase, by what the devices have counted. Whether there is one.
+    /// Goes on to the next phase, decided from what the devices have counted. Whether there is one.
     fn advance(&mut self, counts: &Counts) -> bool {
         if self.pilot.phase == Phase::Sweep {
             self.copy ^= 1;
@@ -89,7 +89,7 @@ impl Course {
             totals.visited += counts.visited(device);
         }
         self.pilot.advance(totals);
-        // What is found from now on is the next frontier.
+        // Vertices listed from now on are the next frontier.
         for (device, (begin, end)) in self.frontiers.iter_mut().enumerate() {
             (*begin, *end) = (*end, counts.log.listed(device));
         }
@@ -123,7 +123,7 @@ impl Memory {
     }
 }
 
-/// Runs all phases, from the first to the last: how long it took, and what the devices have done.
+/// Runs all phases. Returns how long they took, and what the devices have done.
 pub(crate) async fn run(
     search: &LevelSearch<'_>,
     memory: &Memory,
@@ -162,7 +162,7 @@ pub(crate) async fn run(
 /// Offsets and targets.
 type RowsHere<'a> = (&'a [u64], &'a [u32]);
 
-/// One device in one phase. All orders are relaxed: the meetings publish.
+/// One device in one phase. All memory orders are relaxed: the meetings publish.
 struct Twin<'a> {
     out: RowsHere<'a>,
     incoming: RowsHere<'a>,
@@ -224,7 +224,7 @@ impl<'a> Twin<'a> {
         Ok(())
     }
 
-    /// Claims what the frontier here leads to, whoever owns it.
+    /// Claims the targets of this device's part of the frontier, whoever owns them.
     fn expand(&self) -> KernelResult {
         let bits = self.bits(self.copy);
         let frontier = &self.log[self.place.first as usize..][self.frontier.clone()];
@@ -260,7 +260,7 @@ impl<'a> Twin<'a> {
                     *found += 1;
                 }
             }
-            // Those of a word shared with others stay.
+            // An OR keeps the bits of other devices' vertices in the same word.
             next[word].fetch_or(bits, Ordering::Relaxed);
         };
         let tally = self.tally();
@@ -290,8 +290,8 @@ impl<'a> Twin<'a> {
         if first < end { first / 32..end.div_ceil(32) } else { 0..0 }
     }
 
-    /// Words with owned vertices, and which of their bits are; `finish` takes what was
-    /// found in a block.
+    /// Calls `work` for each word with owned vertices, with a mask of their bits; `finish` takes what a
+    /// block has found.
     fn each_word<F: Default>(
         &self,
         work: impl Fn(usize, u32, &mut F) + Send + Sync,
@@ -330,7 +330,7 @@ impl<'a> Twin<'a> {
         }
     }
 
-    /// Into the owners' logs.
+    /// Puts vertices into their owners' logs.
     fn list(&self, mut vertices: Vec<u32>) {
         self.counts.log.put(&self.place, self.log, |_| 0, &mut vertices);
     }

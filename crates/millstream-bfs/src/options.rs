@@ -43,8 +43,8 @@ pub struct BfsOptions {
     /// Whether to find predecessors too; the packets of an asynchronous search are
     /// twice as large then.
     pub predecessors: bool,
-    /// Steps of the priority threshold \[G §4.4\], or between near and far piles, in levels, of
-    /// which a part counts as a whole one. A search level by level has none.
+    /// Steps of the priority threshold \[G §4.4\], or between near and far piles, in levels, rounded up.
+    /// A search level by level has none.
     pub delta: Delta,
     /// Level-synchronous search only: the next level is searched bottom-up if the vertices of the frontier,
     /// times `alpha`, outnumber those not visited yet, and the frontier has grown by at least an eighth. 0
@@ -83,10 +83,10 @@ impl Default for BfsOptions {
 }
 
 impl BfsOptions {
-    /// Whether they have a meaning, whatever the graph is.
+    /// Checks that the options have a meaning, whatever the graph is.
     ///
     /// # Errors
-    /// A step that is none.
+    /// A step that is not usable.
     pub fn check(&self) -> Result<()> {
         Ok(self.delta.check()?)
     }

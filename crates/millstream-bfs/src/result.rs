@@ -14,19 +14,19 @@ use crate::algorithm::Algorithm;
 pub struct BfsResult {
     /// Arcs from the nearest source; [`UNREACHED`] where there is no path.
     pub levels: Vec<u32>,
-    /// The vertex before on such a path; [`UNREACHED`] for sources and where
-    /// there is none. `None` unless asked for.
+    /// The previous vertex on such a path; [`UNREACHED`] for sources and unreached
+    /// vertices. `None` unless asked for.
     pub predecessors: Option<Vec<u32>>,
-    /// The algorithm that ran: another than [`Bfs::algorithm`](crate::Bfs::algorithm) where that could not answer.
+    /// The algorithm that gave the answer: not [`Bfs::algorithm`](crate::Bfs::algorithm) if that gave up.
     pub algorithm: Algorithm,
     /// What the devices did.
     pub statistics: WorklistStatistics,
     /// The step of the priority threshold, or between near and far piles, in levels; `None` without.
     pub delta: Option<u32>,
-    /// From the first item to the last, values in place and left on the devices; with the
-    /// attempt before, if [`Bfs::algorithm`](crate::Bfs::algorithm) could not answer.
+    /// The time from the first item to the last, without moving values to or from the devices; it includes
+    /// the attempt of [`Bfs::algorithm`](crate::Bfs::algorithm) if that gave up.
     pub run_time: Duration,
-    /// Bringing the values to the host.
+    /// The time to bring the values to the host.
     pub gather_time: Duration,
 }
 
@@ -46,7 +46,7 @@ impl BfsResult {
         self.levels.iter().copied().filter(|&level| level != UNREACHED).max()
     }
 
-    /// The vertices of a shortest path from a source to a vertex, both among them; `None` where none leads,
+    /// The vertices of a shortest path from a source to `vertex`, both included; `None` if there is no path,
     /// or if [predecessors](crate::BfsOptions::predecessors) were not asked for.
     ///
     /// ```

@@ -9,8 +9,8 @@ use millstream_worklist::CudaProgram;
 
 use crate::level_search;
 
-/// Every arc is one level more. With [`Relaxation`](internals::Relaxation) this is the program that
-/// an asynchronous search runs.
+/// Every arc adds one level. With [`Relaxation`](internals::Relaxation) this is the program that an
+/// asynchronous search runs.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct Levels;
@@ -52,7 +52,7 @@ impl Rule for Levels {
     }
 }
 
-/// The CUDA C++ of every kind of search, to be compiled without running it.
+/// The CUDA C++ of every kind of search, for compiling without running.
 #[doc(hidden)]
 pub fn cuda_sources() -> Vec<CudaSource> {
     let levels = [true, false].map(level_search::cuda_source);

@@ -22,7 +22,7 @@ use crate::spread::Spread;
 use crate::statistics::CcStatistics;
 use crate::{Method, Result, host_search};
 
-/// Vertices whose labels a thread looks at at least.
+/// The fewest vertices whose labels a thread looks at.
 const PIECE: usize = 1 << 14;
 
 /// How a search runs; the components do not depend on it.
@@ -72,9 +72,9 @@ pub struct CcResult {
     pub method: Option<Method>,
     /// What the devices did.
     pub statistics: CcStatistics,
-    /// From the first arc to the last label, left on the devices.
+    /// The time from the first arc to the last label, which leaves the labels on the devices.
     pub run_time: Duration,
-    /// Bringing the labels to the host, in the graph's order.
+    /// The time to bring the labels to the host, in the graph's order.
     pub gather_time: Duration,
 }
 
@@ -106,11 +106,11 @@ impl CcResult {
 pub struct Cc {
     graph: DistributedGraph,
     order: Option<DegreeOrder>,
-    /// What the arcs' reverses have cost, if they were made.
+    /// What the reverses of the arcs have cost, if they were made.
     both_ways: Option<Layout>,
     survey: Survey,
     method: Method,
-    /// The vertex that most arcs leave, by its new id.
+    /// The vertex that the most arcs leave, by new id.
     hub: u32,
     hubs: Hubs,
     options: CcOptions,
@@ -164,7 +164,7 @@ impl Cc {
         Cc::boxed_upload(context, graph, partition, options).await
     }
 
-    /// Boxed, so that it is compiled here, and not again in each program.
+    /// Boxed, so that it is compiled once here, not in every crate that calls it.
     fn boxed_upload<'a>(
         context: &'a Context,
         graph: &'a CsrGraph,
@@ -195,7 +195,7 @@ impl Cc {
         let graph = DistributedGraph::new(context, whole, partition, columns).await?;
         let hub = hub.map_or(0, |hub| graph.partition().to_new(hub));
         let mut survey = Survey::of(&graph).await?;
-        // With fewer arcs it takes longer to label the vertices.
+        // With fewer arcs, labelling takes longer than hooking, and reverses would save little.
         let are_missed = !survey.is_symmetric && whole.arcs() >= u64::from(whole.vertices());
         let (graph, both_ways) = match are_missed && is_gang(context) {
             true => with_both_ways(graph).await?,
@@ -207,7 +207,7 @@ impl Cc {
         let arcs = graph.parts().iter().map(|part| part.targets.len() as u64).sum();
         let method = if survey.is_symmetric { method(arcs) } else { Method::EveryArc };
         if method == Method::OutsideHub {
-            // Most do; and each of a gang has the hub's tree, and hooks what any other tells of.
+            // Most devices do; and in a gang each has the hub's tree, and hooks whatever another tells it of.
             survey.name_all(graph.vertices());
         }
         let hubs = match method == Method::OutsideHub && is_gang(context) {
@@ -300,8 +300,8 @@ impl Cc {
     }
 }
 
-/// A graph with the reverses of its arcs, as far as GPUs have room for them and take such rows: then not
-/// every arc has to be hooked.
+/// A graph with the reverses of its arcs added, so that not every arc has to be hooked; the graph itself if
+/// GPUs have no room for them, or rows would be too long.
 async fn with_both_ways(graph: DistributedGraph) -> Result<(DistributedGraph, Option<Layout>)> {
     match graph.symmetrized().await {
         Ok(both) => {
@@ -318,14 +318,14 @@ fn is_gang(context: &Context) -> bool {
     can_meet(context) && context.any_gpu()
 }
 
-/// Labels by original id from roots by new id.
+/// Labels by original id, from roots by new id.
 fn original_labels(partition: &Partition, roots: &[u32]) -> Vec<u32> {
     let roots_of = || roots.par_iter().with_min_len(PIECE);
     let smallest: Vec<_> = roots_of().map(|_| AtomicU32::new(u32::MAX)).collect();
-    // Relaxed: threads have met before labels are read.
+    // Relaxed: the parallel loop ends before labels are read.
     roots_of().enumerate().for_each(|(new, &root)| {
         let (label, original) = (&smallest[root as usize], partition.to_original(new as u32));
-        // A look first: most vertices of a component are not the smallest so far.
+        // A plain load first: most vertices of a component are not the smallest so far.
         if original < label.load(Ordering::Relaxed) {
             label.fetch_min(original, Ordering::Relaxed);
         }

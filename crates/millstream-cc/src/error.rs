@@ -10,7 +10,7 @@ pub enum Error {
     /// The graph does not fit, or something below failed.
     #[error(transparent)]
     Traversal(#[from] millstream_traversal::Error),
-    /// An edge of a stream that names a vertex that is none.
+    /// An edge of a stream that names a vertex that does not exist.
     #[error("edge {edge} names vertex {vertex}, but there are only {vertices} vertices")]
     VertexOutOfRange {
         /// Position of the edge in the stream.

@@ -1,6 +1,6 @@
-//! A resident search on GPUs that reach each other's memory: one kernel a device, which
-//! goes from step to step by itself, after those that hook along rows unless the method is
-//! [`Method::OutsideHub`]. The kernels' side is `cc_gang.cuh`.
+//! A resident search on GPUs that reach each other's memory: one kernel on each device, which
+//! goes from step to step by itself. Unless the method is [`Method::OutsideHub`], other kernels
+//! hook along rows before. The kernels' side is `cc_gang.cuh`.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ type Memory = (
     Tell,
     Value<Settings>,
 );
-/// Rows, and whose is the first; the hub of each; where warps share the arcs of long rows.
+/// Rows and their first vertex; the hub of each vertex; words in which warps share the arcs of long rows.
 type OutsideHub = ((Read<u64>, Read<u32>, Value<u32>), Shared<u32>, Shared<u64>, Memory);
 type Merged = (Memory,);
 
@@ -48,7 +48,7 @@ millstream_device::cuda_struct! {
     }
 }
 
-/// What all kernels of a gang take.
+/// What the kernels of all devices in a gang need.
 struct Common<'a> {
     solvers: &'a [Solver],
     sets: Sets<'a>,
@@ -56,7 +56,7 @@ struct Common<'a> {
     words: Vec<&'a SharedBuffer<u64>>,
 }
 
-/// Finds the components; labels are left on their devices. How long it took.
+/// Finds the components, and leaves the labels on their devices. Returns how long it took.
 pub(crate) async fn run(
     context: &Context,
     patience: Duration,
@@ -92,7 +92,7 @@ async fn run_outside_hub(
     Ok(Gang::run_kernel(context, kernel, bind).await?)
 }
 
-/// After kernels that hook along rows.
+/// Runs the gang after kernels that hook along rows.
 async fn run_merged(
     context: &Context,
     common: &Common<'_>,
@@ -105,7 +105,8 @@ async fn run_merged(
     let start = Instant::now();
     let hooked = hook_rows(common.solvers, residents)?;
     gang.run(|GangMember { place, stream, sharers }| {
-        // Kernels that wait for each other leave no room on a GPU that they share.
+        // On a GPU that several devices share, waiting gang kernels would leave no room for the hooking
+        // kernels of the others: wait for all of those.
         let before = if sharers > 1 { &hooked[..] } else { &hooked[place..=place] };
         before.iter().try_for_each(|event| stream.wait(event))?;
         let memory = common.memory(place, residents[place].hub, &host);
@@ -115,7 +116,7 @@ async fn run_merged(
     Ok(start.elapsed())
 }
 
-/// Hooks along the rows of all devices; the events after that.
+/// Hooks along the rows of all devices, and returns the events recorded after that.
 fn hook_rows(solvers: &[Solver], residents: &[Resident<'_>]) -> Result<Vec<Event>> {
     let hook = |(solver, resident): (&Solver, _)| {
         solver.hook_rows(&solver.stream, resident)?;

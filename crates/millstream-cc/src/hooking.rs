@@ -3,9 +3,9 @@
 
 use crate::sync::{AtomicU32, Fault, Ordering, seeded};
 
-/// The root of a vertex's tree. Halves the path on its way.
+/// The root of a vertex's tree. Halves the path as it goes.
 pub(crate) fn find_root(parents: &[AtomicU32], mut vertex: u32) -> u32 {
-    // Relaxed: parents say nothing of other memory.
+    // Relaxed: parents publish no other memory.
     let parent_of = |vertex: u32| parents[vertex as usize].load(Ordering::Relaxed);
     loop {
         let parent = parent_of(vertex);
@@ -23,7 +23,7 @@ pub(crate) fn hook(parents: &[AtomicU32], from: u32, to: u32) {
     hook_telling(parents, from, to, |_, _| ());
 }
 
-/// As [`hook`]; `tell(root, parent)` if a root is hooked.
+/// As [`hook`]; calls `tell(root, parent)` if this hooks a root.
 pub(crate) fn hook_telling(
     parents: &[AtomicU32],
     mut from: u32,
@@ -40,7 +40,7 @@ pub(crate) fn hook_telling(
         if seeded(Fault::HookByStore) {
             return root.store(smaller, Ordering::Relaxed);
         }
-        // Relaxed: as above. Whoever fails goes on from where another's hook leads.
+        // Relaxed: as above. On failure, goes on from the parent that the other thread has set.
         let order = Ordering::Relaxed;
         match root.compare_exchange(larger, smaller, order, order) {
             Ok(_) => return tell(larger, smaller),
@@ -49,7 +49,7 @@ pub(crate) fn hook_telling(
     }
 }
 
-/// Whether two vertices are in one tree for sure; `false` if they are not yet, or if
+/// `true` only if two vertices are certainly in one tree; `false` if they are not yet, or if
 /// their root was hooked meanwhile.
 pub(crate) fn are_together(parents: &[AtomicU32], one: u32, other: u32) -> bool {
     if seeded(Fault::SkipAnyTree) {
@@ -58,9 +58,9 @@ pub(crate) fn are_together(parents: &[AtomicU32], one: u32, other: u32) -> bool 
     find_root(parents, one) == find_root(parents, other)
 }
 
-/// The root of a vertex's tree, when nobody hooks. Only looks on its way: a path
-/// halved beside labelling could put an ancestor that is no root in place of a root
-/// written before.
+/// The root of a vertex's tree, while no thread hooks. Only reads: halving a path during
+/// labelling could overwrite a root that another thread has just written with an ancestor
+/// that is not a root.
 pub(crate) fn look_for_root(parents: &[AtomicU32], mut vertex: u32) -> u32 {
     if seeded(Fault::LookByHalving) {
         return find_root(parents, vertex);

@@ -1,4 +1,4 @@
-//! Resident searches of host devices that reach each other's memory, and so have one forest: see
+//! Resident searches of host devices that reach each other's memory, and so share one forest: see
 //! `README.md`.
 
 use std::ops::Range;
@@ -27,13 +27,13 @@ const BLOCK: usize = 1 << 14;
 /// What the devices do until they meet again.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Own vertices become trees; the hub and its neighbours members, where its row is.
+    /// Make own vertices trees; the hub's owner makes the hub and its neighbours members.
     Start,
-    /// Vertices with a member next to them become members.
+    /// Make vertices that have a member as a neighbour members.
     Flood,
-    /// Hooks along own rows.
+    /// Hook along own rows.
     Hook,
-    /// Labels own vertices.
+    /// Label own vertices.
     Label,
 }
 
@@ -41,12 +41,12 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct Course {
     phase: Phase,
-    /// What floods have found.
+    /// Vertices that all floods so far have found.
     found: u64,
 }
 
 impl Course {
-    /// Goes on when all floods have `found` so many of all vertices. Whether there is more to do.
+    /// Goes on to the next phase; all floods so far have `found` that many vertices. Whether there is one.
     fn advance(&mut self, method: Method, found: u64, vertices: usize) -> bool {
         // As `least_found` of `cc_gang.cuh`.
         const LEAST_FOUND: u64 = 128;
@@ -62,7 +62,7 @@ impl Course {
     }
 }
 
-/// Rows of arcs and whose is the first; parents and members of all vertices; which device this is.
+/// Rows of arcs and their first vertex; parents and members of all vertices; the device's place.
 type Signature = ((Read<u64>, Read<u32>, Value<u32>), Shared<u32>, Shared<u32>, Value<u32>);
 type View<'a> = <Signature as Parameter>::View<'a>;
 
@@ -74,7 +74,7 @@ pub(crate) async fn run(
     (method, hub): (Method, u32),
 ) -> Result<CcResult> {
     let vertices = partition.vertices() as usize;
-    // In the first one's memory, for all.
+    // Parents and members of all vertices are in the first device's memory.
     let first = &context.devices()[0];
     let parents = first.shared_to_overwrite(vertices)?;
     let is_outside_hub = method == Method::OutsideHub;
@@ -120,7 +120,7 @@ fn kernel(
     })
 }
 
-/// One device. All orders are relaxed: the meetings publish.
+/// One device. All memory orders are relaxed: the meetings publish.
 struct Twin<'a> {
     rows: (&'a [u64], &'a [u32], u32),
     parents: &'a [AtomicU32],
@@ -161,7 +161,7 @@ impl Twin<'_> {
     fn flood(&self, found: &AtomicU64) -> KernelResult {
         let ((offsets, targets, first), members) = (self.rows, &self.members);
         Grid::of_blocks(targets.len(), ARCS).for_each_block(|block| {
-            // Counted once: threads would wait for each other's additions.
+            // One addition for each block: with more, threads would contend for the counter.
             let mut its = 0;
             visit_rows(offsets, block.range, |row, arcs| {
                 let vertex = first + row as u32;
@@ -175,7 +175,7 @@ impl Twin<'_> {
         })
     }
 
-    /// Hooks along the arcs that are asked for.
+    /// Hooks along the arcs for which `is_asked_for` holds.
     fn hook_if(&self, is_asked_for: impl Fn(u32, u32) -> bool + Sync) -> KernelResult {
         let ((offsets, targets, first), parents) = (self.rows, self.parents);
         for_each_row(offsets, targets, |row, targets| {
@@ -186,7 +186,7 @@ impl Twin<'_> {
         })
     }
 
-    /// Hooks along the rows of vertices that are no members.
+    /// Hooks along the rows of vertices that are not members.
     fn hook_outside(&self) -> KernelResult {
         let ((offsets, targets, first), parents, hub) = (self.rows, self.parents, self.hub);
         if self.own().contains(&hub)

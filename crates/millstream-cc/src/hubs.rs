@@ -1,6 +1,6 @@
-//! The hub of each vertex, which a search by [`Method::OutsideHub`](crate::Method::OutsideHub)
-//! asks first on GPUs: most vertices have the vertex that it begins with, or a neighbour of it,
-//! for a hub.
+//! The hub of each vertex, which a search by [`Method::OutsideHub`](crate::Method::OutsideHub) looks at
+//! first on GPUs: the hub of most vertices is the vertex that the search begins with, or one of its
+//! neighbours.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(crate) struct Hubs {
 }
 
 impl Hubs {
-    /// Where nobody asks for them.
+    /// Empty, for a search that does not use hubs.
     pub(crate) fn none(distributed: &DistributedGraph) -> Result<Hubs> {
         let devices = distributed.context().devices().iter();
         let devices = devices.map(|device| device.shared(0)).collect::<Result<_, _>>()?;
@@ -34,7 +34,7 @@ impl Hubs {
         Ok(Hubs { devices, time: start.elapsed() })
     }
 
-    /// Of the vertices of the device at `place`.
+    /// The hubs of the vertices of the device at `place`.
     pub(crate) fn of(&self, place: usize) -> &SharedBuffer<u32> {
         &self.devices[place]
     }

@@ -14,7 +14,7 @@ use crate::sent_rows::SentRows;
 /// Two vertices of the same component.
 pub(crate) type Edge = [u32; 2];
 
-/// What all kernels have, and then their own.
+/// The text that all kernels share, followed by a file of their own.
 macro_rules! kernel_text {
     ($file:literal) => {
         millstream_device::cuda_text!(
@@ -37,8 +37,8 @@ const fn cuda_source(entry: &'static str) -> CudaSource {
     CudaSource::new("cc.cuh", entry, kernel_text!("cc.cuh"))
 }
 
-/// The start of every vertex's tree: the target of its first arc, where that is
-/// smaller, becomes its parent.
+/// Starts every vertex's tree: the target of its first arc becomes its parent if it is
+/// smaller, else the vertex itself.
 pub(crate) static START: Kernel<Start> = Kernel::with_source(
     "start",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
@@ -55,13 +55,13 @@ pub(crate) static START: Kernel<Start> = Kernel::with_source(
     },
 );
 
-/// Rows of arcs and whose is the first; parents; the range of vertices to start.
+/// Rows of arcs and their first vertex; parents; the range of vertices to start.
 type Start = (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>);
 
-/// The trees of each tile of vertices by itself: hooked along all arcs that do not
-/// leave it, but for those of long rows, and compressed; and which rows have others. Tiles
-/// are for a GPU's shared memory: the twin only starts, and that of [`HOOK_LEAVING`] hooks
-/// along all arcs.
+/// Makes the trees of each tile of vertices by itself: hooks along all arcs that stay within the
+/// tile, except those of long rows, and compresses; also notes which rows have other arcs. Tiles
+/// are for a GPU's shared memory: the twin only starts trees, and the twin of [`HOOK_LEAVING`]
+/// hooks along all arcs.
 pub(crate) static START_TILES: Kernel<Tiles> = Kernel::with_source(
     "start_tiles",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
@@ -76,14 +76,14 @@ pub(crate) static START_TILES: Kernel<Tiles> = Kernel::with_source(
     },
 );
 
-/// Rows of arcs and whose is the first; parents; the range of vertices to start; what is left:
-/// see [`leaving_words`]; words in which the warps of a GPU share hubs' arcs, 0 before and of no
-/// use after.
+/// Rows of arcs and their first vertex; parents; the range of vertices to start; what is left: see
+/// [`leaving_words`]; words in which the warps of a GPU share hubs' arcs, which must be 0 before and
+/// have no meaning after.
 type Tiles =
     (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<[u32; 2]>, Shared<u32>, Shared<u64>);
 
-/// Words of what [`START_TILES`] tells [`HOOK_LEAVING`] of so many vertices: `Leaving` in
-/// `tiles.cuh`. Nobody need clear them.
+/// Words in which [`START_TILES`] tells [`HOOK_LEAVING`] what is left of `vertices` vertices: `Leaving` in
+/// `tiles.cuh`. They need not be cleared.
 pub(crate) fn leaving_words(vertices: usize) -> usize {
     1 + vertices.div_ceil(32)
 }
@@ -106,7 +106,7 @@ pub(crate) static HOOK_LEAVING: Kernel<Tiles> = Kernel::with_source(
 /// Hooks along rows of arcs, as far as the method wants them.
 pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
     "hook_rows",
-    // Rows differ much.
+    // Row lengths differ much, so the grid is not capped.
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
     unsafe { Trusted::new(cuda_source("hook_rows").uncapped()) },
     |_, (offsets, targets, first, parents, method, hub, _)| {
@@ -123,7 +123,7 @@ pub(crate) static HOOK_ROWS: Kernel<HookRows> = Kernel::with_source(
     },
 );
 
-/// Calls `visit(row, targets)` for all rows, long ones in pieces: a hub's row may be most
+/// Calls `visit(row, targets)` for all rows, long rows in pieces: a hub's row may have most of the
 /// arcs.
 pub(crate) fn for_each_row(
     offsets: &[u64],
@@ -136,12 +136,12 @@ pub(crate) fn for_each_row(
     })
 }
 
-/// Rows of arcs and whose is the first; parents; [`Method`]; the hub; words in which the
+/// Rows of arcs and their first vertex; parents; [`Method`]; the hub; words in which the
 /// warps of a GPU share hubs' arcs, as above.
 type HookRows =
     (Read<u64>, Read<u32>, Value<u32>, Shared<u32>, Value<u32>, Value<u32>, Shared<u64>);
 
-/// What kernels see of rows.
+/// Rows, as kernels see them.
 pub(crate) struct Rows<'a> {
     pub(crate) offsets: &'a [u64],
     pub(crate) targets: &'a [u32],
@@ -157,7 +157,7 @@ impl<'a> Rows<'a> {
         bounds.map_or(&[], |(start, end)| &self.targets[start as usize..end as usize])
     }
 
-    /// The parent that a vertex has at first.
+    /// The first parent of a vertex.
     pub(crate) fn first_parent(&self, vertex: u32) -> u32 {
         let first = self.of(vertex).first().copied();
         first.filter(|&target| target < vertex).unwrap_or(vertex)
@@ -177,7 +177,7 @@ pub(crate) static HOOK_EDGES: Kernel<(Read<Edge>, Shared<u32>)> = Kernel::with_s
     },
 );
 
-/// Hooks along [rows that were sent](SentRows), and adds how many arcs they have to a word.
+/// Hooks along [rows that were sent](SentRows), and adds the number of their arcs to a word.
 pub(crate) static HOOK_SENT: Kernel<(Read<u32>, Shared<u32>, Shared<u64>)> = Kernel::with_source(
     "hook_sent",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
@@ -189,7 +189,7 @@ pub(crate) static HOOK_SENT: Kernel<(Read<u32>, Shared<u32>, Shared<u64>)> = Ker
     },
 );
 
-/// Makes every vertex's parent the root of its tree, when all hooks are over.
+/// Makes every vertex's parent the root of its tree; runs when all hooking is done.
 pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> = Kernel::with_source(
     "compress",
     // SAFETY: the kernel keeps to its arguments as the signature says, as its twin does.
@@ -205,10 +205,10 @@ pub(crate) static COMPRESS: Kernel<(Shared<u32>,)> = Kernel::with_source(
     },
 );
 
-/// Pairs of a vertex, from some on, and its parent, where that is another: as many
-/// vertices as there is room for. Takes parents, first vertex, room, two words of
-/// scratch memory that are 0 between kernels, and a word of the host for the
-/// number of pairs.
+/// Writes the pair of vertex and parent for each vertex that is not its own parent, of as
+/// many vertices from the first one on as pairs would fit. Takes the parents, the first
+/// vertex, room for pairs, two words of scratch memory that are 0 between kernels, and a
+/// word in host memory for the number of pairs.
 pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u32>, Shared<u32>)> =
     Kernel::with_source(
         "pairs",
@@ -234,7 +234,7 @@ pub(crate) static PAIRS: Kernel<(Shared<u32>, Value<u32>, Write<Edge>, Shared<u3
 pub(crate) const ARCS: usize = 1 << 14;
 const VERTICES: usize = 1 << 14;
 
-/// The CUDA C++ of all kernels, to be compiled without running it.
+/// The CUDA C++ of all kernels, for compiling without running.
 #[doc(hidden)]
 pub fn cuda_sources() -> Vec<CudaSource> {
     let steps = ["start", "start_tiles", "hook_leaving", "hook_rows", "hook_edges", "hook_sent"];

@@ -1,10 +1,10 @@
 //! Connected components (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020,
-//! section 5.1.4): topology-driven, without a worklist. Every device hooks trees
-//! of vertices together along its arcs, as many as the graph's shape asks for, jumping
-//! over parents on the way; then the devices merge their trees, reading each other's
-//! memory where they can and through a reduction router elsewhere. GPUs that reach each
-//! other do all of it in one kernel each, and host devices in one forest. Directions of arcs
-//! do not count.
+//! section 5.1.4): topology-driven, without a worklist. Every device hooks trees of
+//! vertices together along its arcs (as many of them as the graph's shape requires), with
+//! pointer jumping on the way; then the devices merge their trees: they read each other's
+//! memory where they can, and use a reduction router elsewhere. GPUs that reach each other
+//! do all of this in one kernel each, and host devices in one shared forest. The directions
+//! of arcs do not count.
 
 mod cc;
 mod error;

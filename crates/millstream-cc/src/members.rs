@@ -3,13 +3,13 @@
 use crate::hooking::look_for_root;
 use crate::sync::{AtomicU32, Fault, Ordering, seeded};
 
-/// A bit for each vertex: whether it is known to be in the hub's component. Of no length where there
-/// is no search from the hub. Each GPU has all bits; host devices have them once.
+/// A bit for each vertex: whether it is known to be in the hub's component. Empty if there is no search
+/// from the hub. Each GPU has a copy of all bits; host devices share one.
 pub(crate) struct Members<'a>(pub(crate) &'a [AtomicU32]);
 
 impl Members<'_> {
     pub(crate) fn has(&self, vertex: u32) -> bool {
-        // Relaxed, here and below: old bits will do, and the devices' meetings publish all.
+        // Relaxed, here and below: stale bits do no harm, and the devices' meetings publish all bits.
         let word = self.0.get(vertex as usize / 32);
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (vertex % 32) & 1 != 0)
     }
@@ -25,8 +25,8 @@ impl Members<'_> {
     }
 }
 
-/// Makes the root of a vertex its parent, and the hub's that of a member, when all hooks are
-/// over.
+/// Makes the root of a vertex's tree its parent (for a member, the root of the hub's tree); runs when
+/// all hooking is done.
 pub(crate) fn label(members: &Members<'_>, parents: &[AtomicU32], vertex: u32, hub: u32) {
     let is_member = members.has(vertex) && !seeded(Fault::MembersAlone);
     let root = look_for_root(parents, if is_member { hub } else { vertex });

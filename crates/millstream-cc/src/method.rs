@@ -26,20 +26,20 @@ pub enum Method {
     OutsideHub,
 }
 
-/// From how many arcs a vertex on a search leaves most arcs out,
+/// A search is worth it, since it leaves out most arcs, with this many arcs a vertex or more,
 const WORTH_A_SEARCH: u64 = 4;
-/// and in a mesh of three dimensions, where more is near the hub than in one of two,
+/// or, in a three-dimensional mesh, where more is near the hub than in two dimensions, with this many,
 const WORTH_A_SEARCH_IN_SPACE: u64 = 16;
-/// if the hub's component has one of so many vertices at least.
+/// if the hub's component has at least one in this many vertices.
 const REACHED: usize = 4;
 
 impl Method {
-    /// Of a graph whose arcs all have their reverses, of these many arcs and such a neighbourhood of the hub:
-    /// of a mesh a search would find little before it goes on by hooking.
+    /// The method for a graph whose `arcs` arcs all have their reverses, by the neighbourhood of its hub:
+    /// in a mesh a search would find little before hooking takes over.
     pub(crate) fn of_symmetric(graph: &CsrGraph, arcs: u64, around_hub: DepthProbe) -> Method {
         let worth = if around_hub.are_few() { WORTH_A_SEARCH } else { WORTH_A_SEARCH_IN_SPACE };
         let are_many = arcs >= worth * u64::from(graph.vertices());
-        // Against their directions arcs lead to more than was probed.
+        // If reverses were added, more can be reached than was probed.
         let is_much =
             arcs > graph.arcs() || around_hub.reaches(graph.vertices() as usize / REACHED);
         match are_many && is_much && !around_hub.is_deep() {

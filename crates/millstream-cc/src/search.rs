@@ -1,4 +1,4 @@
-//! One search over all devices: their memory, the links between them, and what they answer.
+//! One search over all devices: their memory, the links between them, and the answer.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -32,12 +32,12 @@ impl Search {
         Search { context: context.clone(), graph: Graph::new(context), vertices, options }
     }
 
-    /// Buffers for a message of so many items: packets are no larger, and no more than they are.
+    /// Buffers for a message of `items` items: no larger than the message, and no more than its packets.
     pub(crate) fn buffers(&self, items: usize) -> Buffers {
         self.packets(items, self.packet_items(items))
     }
 
-    /// The same for so many words of rows that are sent.
+    /// The same for sent rows of `words` words.
     pub(crate) fn word_buffers(&self, words: usize) -> Buffers {
         self.packets(words, self.packet_words(words))
     }
@@ -48,15 +48,15 @@ impl Search {
         Buffers::items(packet).count(count)
     }
 
-    /// Items in a packet of a message of so many.
+    /// Items in each packet of a message of `items` items.
     pub(crate) fn packet_items(&self, items: usize) -> usize {
         (self.options.packet_bytes / size_of::<Edge>()).min(items).max(1)
     }
 
-    /// Words in a packet of rows that take so many: some arc has room.
+    /// Words in each packet of rows that take `words` words: room for at least one arc.
     pub(crate) fn packet_words(&self, words: usize) -> usize {
         let words = (self.options.packet_bytes / size_of::<u32>()).min(words);
-        // Ends of rows have 32 bits.
+        // The ends of rows within a packet have 32 bits.
         words.clamp(LEAST_WORDS, u32::MAX as usize)
     }
 
@@ -65,8 +65,8 @@ impl Search {
         self.packet_items(self.vertices as usize)
     }
 
-    /// Memory of all devices, which have so many resident arcs each; which of them have
-    /// what, if they are a gang; how resident arcs are hooked.
+    /// The memory of all devices. `arcs` are the resident arcs of each; the other arguments say how vertices
+    /// are spread, if the devices are a gang, and how resident arcs are hooked.
     fn solvers(
         &self,
         arcs: impl Iterator<Item = usize>,
@@ -75,7 +75,7 @@ impl Search {
     ) -> Result<Vec<Solver>> {
         let Search { context, vertices, .. } = self;
         let has_members = spread.is_some() && method == Some(Method::OutsideHub);
-        // GPUs store them by fours.
+        // GPUs store four words at a time.
         let members = vertices.div_ceil(128) as usize * 4;
         let devices = context.devices().iter().zip(arcs).enumerate();
         let solvers = devices.map(|(place, (device, arcs))| {
@@ -94,7 +94,7 @@ impl Search {
                 own: range(|spread| &spread.own),
                 told,
                 members: device.shared(if has_members { members } else { 0 })?,
-                // Also their number.
+                // One word more for their number.
                 pairs: device.shared(1 + most_pairs)?,
                 shared_arcs: device.shared(shared_arcs_words(arcs))?,
                 leaving: device.shared(leaving)?,
@@ -104,8 +104,8 @@ impl Search {
         Ok(solvers.collect::<Result<_, DeviceError>>()?)
     }
 
-    /// Runs all devices, whose arcs are given, and whoever feeds them. What all have found
-    /// comes over links to the first device of an order.
+    /// Runs all devices on the given arcs, and the task that feeds them. The trees of all devices come over
+    /// links to the first device of an order.
     pub(crate) async fn run(
         self,
         arcs: Vec<Arcs<'_>>,
@@ -174,7 +174,7 @@ impl Search {
     }
 }
 
-/// The labels that devices have left: where, in their order.
+/// Gathers the labels that devices have left; `labels` says where, in the devices' order.
 pub(crate) async fn gathered(
     labels: impl Iterator<Item = (&Stream, &SharedBuffer<u32>, Range<usize>)>,
     devices: Vec<DeviceStatistics>,
@@ -193,7 +193,7 @@ pub(crate) async fn gathered(
     Ok(CcResult { labels, method: None, statistics, run_time, gather_time })
 }
 
-/// What went from device to device where each has told all others so many pairs.
+/// Link statistics for devices each of which has told every other one `told` pairs.
 pub(crate) fn links_of_pairs(devices: &[Device], told: &[u64]) -> Vec<LinkStatistics> {
     let mut links = Vec::new();
     for (from, &pairs) in devices.iter().zip(told) {

@@ -1,9 +1,9 @@
-//! Rows of arcs on their way from the host: 4 bytes an arc, and 4 a row, where an edge has 8. The twin of
-//! `sent_rows.cuh`.
+//! Rows of arcs on their way from the host: 4 bytes an arc and 4 a row, where a list of edges takes 8 bytes
+//! an edge. The twin of `sent_rows.cuh`.
 //!
-//! A packet has two words first, the vertex of its first row and how many rows there are; then, for each
-//! row, how many arcs of the packet there are up to its end; then the targets of all arcs. Its first and last rows
-//! may be parts of rows of the graph.
+//! A packet begins with two words: the vertex of its first row, and its number of rows. Then come, for each
+//! row, the number of the packet's arcs up to the row's end; then the targets of all arcs. The packet's first
+//! and last rows may be parts of rows of the graph.
 
 use std::ops::Range;
 
@@ -13,9 +13,9 @@ use rayon::prelude::*;
 
 /// Words before the ends of rows.
 pub(crate) const HEAD: usize = 2;
-/// Words of a packet that has room for an arc.
+/// The fewest words of a packet with room for an arc.
 pub(crate) const LEAST_WORDS: usize = HEAD + 2;
-/// Words that a thread fills in at least.
+/// The fewest words that a thread fills in.
 const PIECE: usize = 1 << 14;
 /// Arcs of a block.
 const ARCS: usize = 1 << 14;
@@ -28,11 +28,11 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// As many as there is room for in so many words, from an arc on, of rows that begin there; some arc,
-    /// if there is any.
+    /// As many arcs, from `arc` on, as fit with their rows into `words` words; at least one, if any is left.
+    /// `offsets` are those of the graph.
     pub(crate) fn from(offsets: &[u64], arc: usize, words: usize) -> Stretch {
         let (room, vertices) = (words.max(LEAST_WORDS) - HEAD, offsets.len() - 1);
-        // The last row that begins there or before.
+        // The last row that begins at `arc` or before.
         let first = offsets.partition_point(|&offset| offset <= arc as u64) - 1;
         let arcs_to = |row: usize| offsets[row] as usize - arc;
         let fits = |&row: &usize| row + 1 - first + arcs_to(row + 1) <= room;
@@ -45,7 +45,7 @@ impl Stretch {
             }
         }
         let arcs = if end == first { 0 } else { arcs_to(end) };
-        // A row more, and how many of its arcs.
+        // How many arcs of one more row fit.
         let left = (room - (end - first) - arcs).saturating_sub(1);
         match end < vertices && left > 0 {
             true => Stretch { rows: first..end + 1, arcs: arc..arc + arcs + left },
@@ -53,12 +53,12 @@ impl Stretch {
         }
     }
 
-    /// Words that it takes.
+    /// The words that the stretch takes.
     pub(crate) fn words(&self) -> usize {
         HEAD + self.rows.len() + self.arcs.len()
     }
 
-    /// Writes these arcs of a graph into as many words.
+    /// Writes the stretch of a graph into `words`.
     fn write(&self, graph: &CsrGraph, words: &mut [u32]) {
         let Stretch { rows, arcs } = self;
         let (head, words) = words.split_at_mut(HEAD);
@@ -79,7 +79,7 @@ impl Stretch {
     }
 }
 
-/// Fills packets with stretches of a graph that begin at an arc.
+/// A kernel that fills a packet with the stretch of a graph that begins at a given arc.
 pub(crate) fn filling(graph: CsrGraph) -> Kernel<(Write<u32>, Value<u64>)> {
     Kernel::from_closure("fill in rows", move |_: &Grid, (words, arc): (&mut [u32], u64)| {
         Stretch::from(graph.offsets(), arc as usize, words.len()).write(&graph, words);
@@ -130,7 +130,7 @@ mod tests {
         CsrGraph::from_edges(degrees.len() as u32, &rows.collect::<Vec<_>>()).unwrap()
     }
 
-    /// All arcs of a graph, after they have been sent in packets of so many words.
+    /// All arcs of a graph, after they have been sent in packets of `words` words.
     fn sent(graph: &CsrGraph, words: usize) -> Vec<(u32, u32)> {
         let mut all = Vec::new();
         let mut arc = 0;

@@ -15,9 +15,9 @@ use crate::statistics::DeviceStatistics;
 
 /// Where a device's arcs come from.
 pub(crate) enum Arcs<'a> {
-    /// They are there.
+    /// They are on the device already.
     Resident(Resident<'a>),
-    /// They arrive.
+    /// They arrive as edges.
     Streamed(Receiver<Edge>),
     /// They arrive in rows: see [`SentRows`](crate::sent_rows::SentRows).
     StreamedRows(Receiver<u32>),
@@ -26,16 +26,16 @@ pub(crate) enum Arcs<'a> {
 /// Rows of arcs, and what to do with them.
 pub(crate) struct Resident<'a> {
     pub(crate) part: &'a Part,
-    /// The hub of each of its vertices, or nothing where nobody asks.
+    /// The hub of each of its vertices; empty if the search uses none.
     pub(crate) hubs: &'a SharedBuffer<u32>,
-    /// Whose row is the first.
+    /// The vertex of the first row.
     pub(crate) first_vertex: u32,
     pub(crate) method: Method,
-    /// The vertex of most arcs.
+    /// The vertex that the most arcs leave.
     pub(crate) hub: u32,
 }
 
-/// Links to the devices below and above, where the host moves what is merged.
+/// Links to the devices below and above in the reduction tree, over which the host moves pairs to merge.
 pub(crate) struct Links {
     pub(crate) below: Receiver<Edge>,
     /// The first device has none.
@@ -45,33 +45,33 @@ pub(crate) struct Links {
 /// One device in a search.
 pub(crate) struct Solver {
     pub(crate) stream: Stream,
-    /// Of all vertices.
+    /// The parents of all vertices.
     pub(crate) parents: SharedBuffer<u32>,
-    /// The vertices whose trees begin here.
+    /// The vertices for which this device starts trees.
     pub(crate) covered: Range<u32>,
-    /// The vertices that are labelled here, once the devices have merged their trees.
+    /// The vertices that this device labels, once the devices have merged their trees.
     pub(crate) own: Range<u32>,
-    /// The vertices of whose trees the device tells.
+    /// The vertices about whose trees the device tells others.
     pub(crate) told: Ranges,
-    /// What it tells: see `merge.cuh`.
+    /// What it tells others: see `merge.cuh`.
     pub(crate) members: SharedBuffer<u32>,
     pub(crate) pairs: SharedBuffer<u64>,
-    /// Where the warps of a GPU share hubs' arcs.
+    /// Words in which the warps of a GPU share hubs' arcs.
     pub(crate) shared_arcs: SharedBuffer<u64>,
-    /// Which arcs leave their tiles, where the covered vertices are cut into some.
+    /// Which rows have arcs that leave their tile, if the covered vertices are cut into tiles.
     pub(crate) leaving: SharedBuffer<u32>,
-    /// Vertices whose pairs go into a message.
+    /// The most vertices whose pairs go into one message.
     pub(crate) message_items: usize,
 }
 
 impl Solver {
-    /// The labels that are left here.
+    /// The labels that are left on this device.
     pub(crate) fn labels(&self) -> (&Stream, &SharedBuffer<u32>, Range<usize>) {
         (&self.stream, &self.parents, self.own.start as usize..self.own.end as usize)
     }
 
-    /// Hooks along all arcs, merges what the devices below found, and passes what is not
-    /// trivial on to the one above.
+    /// Hooks along all arcs, merges the trees of the devices below, and passes pairs of vertex and root,
+    /// except of roots, on to the device above.
     pub(crate) async fn run(&self, arcs: Arcs<'_>, links: Links) -> Result<DeviceStatistics> {
         let (hooked, from_host) = match arcs {
             Arcs::Resident(resident) => {
@@ -94,18 +94,18 @@ impl Solver {
         if let Some(above) = links.above {
             self.pass_on(above).await?;
         }
-        // What is sent is known once all of it has gone.
+        // How much is sent is known only once all has been sent.
         Ok(DeviceStatistics { hooked, merged, sent: 0, received: from_host + merged })
     }
 
-    /// Makes all parents roots: those of the first device are the labels.
+    /// Makes all parents roots; the first device's parents are then the labels.
     fn compress(&self) -> Result<()> {
         Ok(COMPRESS.launch(&self.stream, self.parents.len(), (&self.parents,))?)
     }
 
-    /// Every vertex covered becomes a tree.
+    /// Makes every covered vertex a tree of its own.
     pub(crate) fn start_alone(&self) -> Result<()> {
-        // No row begins one.
+        // Without rows, no vertex gets a target for a parent.
         let device = self.stream.device();
         let (offsets, targets) = (device.buffer(1)?, device.buffer(0)?);
         let covered = [self.covered.start, self.covered.end];
@@ -130,7 +130,7 @@ impl Solver {
         Ok(HOOK_ROWS.launch(stream, offsets.len() - 1, arguments)?)
     }
 
-    /// Hooks along all edges that arrive; how many there were.
+    /// Hooks along all edges that arrive. Returns how many there were.
     async fn hook_all(&self, mut edges: Receiver<Edge>) -> Result<u64> {
         let mut hooked = 0;
         while let Some(pending) = edges.recv().await? {
@@ -153,7 +153,7 @@ impl Solver {
         Ok(self.stream.download_shared(&hooked, 0..1)?.await?.iter().sum())
     }
 
-    /// Sends every vertex that is no root with its root.
+    /// Sends every vertex that is not a root, with its root.
     async fn pass_on(&self, mut above: Sender<Edge>) -> Result<()> {
         let scratch = self.stream.device().shared(2)?;
         for first in (0..self.parents.len()).step_by(self.message_items) {

@@ -1,4 +1,4 @@
-//! How vertices are spread over GPUs that merge their trees, and what these tell each other: see
+//! How vertices are spread over GPUs that merge their trees, and what the GPUs tell each other: see
 //! `README.md`.
 
 use std::ops::Range;
@@ -7,24 +7,24 @@ use millstream_device::{SharedBuffer, SharedSet};
 
 use crate::solver::Solver;
 
-/// Devices at most.
+/// The most devices.
 pub(crate) const MOST_DEVICES: usize = SharedSet::<u32>::MOST;
 
-/// Ranges as kernels take them: those not needed are empty.
+/// Ranges as kernels take them; unused ones are empty.
 pub(crate) type Ranges = [[u32; 2]; MOST_DEVICES];
 
 /// How vertices are spread over the devices.
 #[derive(Clone, Debug)]
 pub(crate) struct Spread {
-    /// The vertices whose trees begin on each device: those that it names, and others
-    /// between.
+    /// The vertices for which each device starts trees: a range of all that its rows belong to or
+    /// name.
     pub(crate) covered: Vec<Range<u32>>,
     /// The vertices that each device labels.
     pub(crate) own: Vec<Range<u32>>,
 }
 
 impl Spread {
-    /// The disjoint ranges of vertices that a device tells of: what others cover too.
+    /// The disjoint ranges of vertices that a device tells others of: those that others cover, too.
     pub(crate) fn told(&self, place: usize) -> Ranges {
         let own = &self.covered[place];
         let others = self.covered.iter().enumerate().filter(|(other, _)| *other != place);

@@ -6,8 +6,8 @@ use millstream_flow::LinkStatistics;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceStatistics {
-    /// Arcs and edges hooked, or left out because others say the same, including reverses that were
-    /// made of a graph's arcs.
+    /// Arcs and edges hooked, or left out because others connect the same vertices; includes reverses that
+    /// were made of a graph's arcs.
     pub hooked: u64,
     /// Pairs of other devices merged.
     pub merged: u64,

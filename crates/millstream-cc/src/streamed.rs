@@ -11,7 +11,7 @@ use crate::sent_rows::{HEAD, Stretch, filling};
 use crate::solver::Arcs;
 use crate::{Error, Result};
 
-/// Segments that are filled in side by side, and bytes of them.
+/// The most segments that are filled in at the same time, and the most bytes of them together.
 const FILLED_AT_ONCE: usize = 16;
 const FILLED_BYTES: usize = 32 << 20;
 
@@ -92,7 +92,7 @@ impl Cc {
     }
 }
 
-/// Searches what is sent by `feed`, and what `arcs` says that is.
+/// Runs a search on what `feed` sends; `arcs` says what kind of arcs a device's receiver brings.
 async fn search_streamed<T: Pod + Send + Sync>(
     search: Search,
     buffers: Buffers,
@@ -107,7 +107,7 @@ async fn search_streamed<T: Pod + Send + Sync>(
     search.run(arcs, feed(sender)).await
 }
 
-/// Edges up to the first that is none, which becomes the fault.
+/// The edges up to the first invalid one, which becomes the fault.
 fn checked(
     edges: impl Iterator<Item = (u32, u32)>,
     vertices: u32,
@@ -121,7 +121,7 @@ fn checked(
         *fault = Some(Error::VertexOutOfRange { edge, vertex, vertices });
         None
     });
-    // It is asked again for what would come after the first that is none.
+    // Fused: the sender asks for more edges even after the first invalid one.
     checked.fuse()
 }
 
@@ -136,7 +136,7 @@ async fn send_edges(
         let mut segment = feed.buffer(items).await?;
         let mut places = segment.host_view_mut()?.iter_mut();
         let mut filled = 0;
-        // From within: chains of iterators are slow from outside.
+        // Internal iteration: an external loop over chained iterators is slow.
         edges.by_ref().take(items).for_each(|edge| {
             if let Some(place) = places.next() {
                 (*place, filled) = (edge, filled + 1);
@@ -150,10 +150,10 @@ async fn send_edges(
     }
 }
 
-/// Sends all arcs of a graph, in rows that kernels of the host fill in, so many words at a time.
+/// Sends all arcs of a graph in packets of `words` words, which kernels on the host fill in.
 async fn send_rows(feed: Sender<u32>, graph: CsrGraph, words: usize) -> Result<(), FlowError> {
     let at_once = (FILLED_BYTES / (words * size_of::<u32>())).clamp(1, FILLED_AT_ONCE);
-    // While some are copied, others are filled in.
+    // Twice as many, so that some can be filled in while others are copied.
     let mut feed = feed.with_send_buffers(2 * at_once);
     let streams = (0..at_once).map(|_| feed.device().stream());
     let streams = streams.collect::<Result<Vec<_>, _>>()?;

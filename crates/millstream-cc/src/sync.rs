@@ -1,18 +1,18 @@
-//! The one place atomics come from, so that the protocol core runs unchanged under
-//! a model checker.
+//! The only source of atomics, so that the core of the protocol runs unchanged under a
+//! model checker.
 
 pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Faults that models seed to show that they are caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A root is hooked without looking whether it still is one.
+    /// A root is hooked without checking that it still is a root.
     HookByStore,
-    /// Paths are halved while others are labelled.
+    /// Paths are halved while other threads label.
     LookByHalving,
-    /// Vertices of any tree are passed over, not of the hub's alone.
+    /// Vertices of any tree are skipped, not only those of the hub's tree.
     SkipAnyTree,
-    /// Members are labelled as if they were not.
+    /// Members are labelled as if they were not members.
     MembersAlone,
 }
 

@@ -27,11 +27,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     depth_limit: Option<u32>,
     /// Step in levels: of the worklist's priority threshold (auto: 32), or between near and far piles
-    /// (auto: 128, on GPUs 256); off: no steps. Asks for the worklist unless --algorithm is near-far.
+    /// (auto: 128, on GPUs 64 to 512, the fewer the longer rows are); off: no steps. Asks for the worklist
+    /// unless --algorithm is near-far.
     #[arg(long, value_name = "X|auto|off", default_value = "auto", value_parser = delta)]
     delta: Delta,
-    /// Makes neither the order of degrees nor packed rows nor hubs beside the graph's rows: a faster
-    /// upload, and slower searches, which do not go by near and far piles.
+    /// Makes no layouts beside the graph's rows (degree order, packed rows, hubs): a faster upload, but
+    /// slower searches, never by near and far piles.
     #[arg(long)]
     no_layouts: bool,
     #[command(flatten)]
@@ -63,7 +64,7 @@ enum AlgorithmOption {
 struct Report {
     #[serde(flatten)]
     common: Common,
-    /// Which way it has searched.
+    /// The algorithm that gave the answer.
     method: String,
     reached: u64,
     max_level: Option<u32>,
@@ -111,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     job.answer(report, table, written)
 }
 
-/// An error as the command line has it.
+/// An error in terms of the command line.
 fn outside(error: BfsError, algorithm: Algorithm) -> Error {
     match error {
         BfsError::NotLevelSynchronous
@@ -166,7 +167,7 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     }
 }
 
-/// Writes the files that were asked for, the second even if the first could not be written.
+/// Writes the requested files; tries the second even if the first could not be written.
 fn write(arguments: &Arguments, graph: &CsrGraph, result: &BfsResult) -> Result<(), Error> {
     let ids = graph.original_ids();
     let levels = arguments.answer.output.as_ref();

@@ -1,10 +1,10 @@
-//! What C libraries do to the whole process, and this command undoes.
+//! Side effects of C libraries on the whole process, which this command undoes.
 
 use millstream::graph::CsrGraph;
 use millstream::graph::partition::{self, Partition, PartitionError};
 
-/// METIS's partition. Of some graphs it prints remarks, on standard output, which is the answer's:
-/// what it prints goes nowhere.
+/// METIS's partition. For some graphs METIS prints remarks on standard output, where only the answer
+/// belongs: they are discarded.
 pub(crate) fn metis(graph: &CsrGraph, parts: usize) -> Result<Partition, PartitionError> {
     let divide = || partition::metis(graph, parts);
     #[cfg(unix)]
@@ -13,7 +13,8 @@ pub(crate) fn metis(graph: &CsrGraph, parts: usize) -> Result<Partition, Partiti
     divide()
 }
 
-/// Standard output is nobody's meanwhile: this command prints its answer at its end.
+/// Does some work with standard output discarded. Nothing else needs it meanwhile: this command prints its
+/// answer at its end.
 #[cfg(unix)]
 fn without_output<T>(work: impl FnOnce() -> T) -> T {
     use nix::unistd::{dup, dup2_stdout};
@@ -22,10 +23,10 @@ fn without_output<T>(work: impl FnOnce() -> T) -> T {
     let is_away = kept.is_ok() && nowhere.is_ok_and(|nowhere| dup2_stdout(nowhere).is_ok());
     let result = work();
     if let (true, Ok(kept)) = (is_away, kept) {
-        // C keeps what it prints until somebody asks, or the process ends.
+        // C buffers its output until it is flushed or the process ends.
         // SAFETY: it flushes all of C's streams, and touches nothing else.
         unsafe { nix::libc::fflush(std::ptr::null_mut()) };
-        // Refused, nothing is printed at all, of which the answer's printing hears nothing.
+        // If this fails, the answer is discarded as well, and printing it reports no error.
         let _ = dup2_stdout(kept);
     }
     result

@@ -21,11 +21,12 @@ use crate::report::{Answer, Clock, Common, LayoutReport};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Scatters rows of arcs from the host while the devices work, instead of uploading
-    /// the graph first: there is nothing to divide, so it goes without --partitioner.
+    /// the graph first; not together with --partitioner, since nothing is divided.
     #[arg(long)]
     streamed: bool,
-    /// Bytes of a packet at most, 1048576 unless given, at least 8; there are packets where rows are
-    /// streamed (less than 16 counts as 16 then), devices do not reach each other's memory (GPUs: over NVLink), or --transfer is copy or host.
+    /// Most bytes of a packet, at least 8; 1048576 unless given. Packets are used if rows are streamed
+    /// (then at least 16 bytes), if devices do not reach each other's memory (GPUs: over NVLink), or with
+    /// --transfer copy or host.
     #[arg(long, value_name = "N")]
     packet_bytes: Option<usize>,
     /// Packet buffers of each device and router; 2 unless given.
@@ -102,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     job.answer(report, table, written)
 }
 
-/// Without packets, options of theirs do nothing.
+/// Remarks on packet options that have no effect because no packets are sent.
 fn remark_on_packets(arguments: &Arguments, context: &Context) {
     let options = [
         (arguments.packet_bytes.is_some(), "--packet-bytes"),
@@ -116,7 +117,7 @@ fn remark_on_packets(arguments: &Arguments, context: &Context) {
     }
 }
 
-/// Labels are vertices: they go by their ids in the file.
+/// Writes labels, which are vertices, by their ids in the file.
 fn write(path: &Path, graph: &CsrGraph, labels: &[u32]) -> Result<(), Error> {
     match graph.original_ids() {
         None => write_values(path, None, labels),

@@ -11,8 +11,8 @@ use crate::weights::{WeightsOption, weights_or_none};
 /// Converts a graph.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Weights in place of the graph's own: none, unit, or random:MAX for integers from 1 to MAX,
-    /// which is at most 4294967295, the same that sssp gives the graph.
+    /// Weights in place of the graph's own: none, unit, or random:MAX for integers from 1 to MAX (at
+    /// most 4294967295), the same as sssp gives the graph.
     #[arg(long, value_name = "none|unit|random:MAX", value_parser = weights_or_none)]
     weights: Option<WeightsOption>,
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     destination: Destination,
 }
 
-/// Reads, changes what the options say, and writes.
+/// Reads the graph, changes it as the options say, and writes it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     arguments.destination.check()?;
     let graph = arguments.input.read()?;

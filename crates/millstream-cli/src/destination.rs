@@ -20,8 +20,8 @@ pub(crate) struct Destination {
     /// The file: .mtx, .gr, .graph, .el, .wel, .txt, .csv, .tsv or .mill; also with
     /// .gz or .zst.
     out: PathBuf,
-    /// The format, where the extension leaves a choice: .gr is DIMACS unless told, and an
-    /// extension of no format may be any but METIS.
+    /// The format, if the extension leaves a choice: .gr is DIMACS unless given, and an
+    /// unknown extension may be any format except METIS.
     #[arg(long, value_enum)]
     format: Option<FormatOption>,
     /// Prints one JSON object instead of a table.
@@ -33,7 +33,7 @@ pub(crate) struct Destination {
 enum FormatOption {
     /// Matrix Market, text.
     MatrixMarket,
-    /// Shortest paths of the ninth DIMACS challenge, text.
+    /// The shortest-paths format of the ninth DIMACS challenge, text.
     Dimacs,
     /// Galois version 1, binary.
     Galois,
@@ -67,13 +67,13 @@ struct Report {
 }
 
 impl Destination {
-    /// Says early that the file could not be written, or not in what format.
+    /// Checks early that the file can be written, and in which format.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.format()?;
         check_writable(&self.out)
     }
 
-    /// The format that is asked for, if no other has the extension.
+    /// The requested format, unless the extension is that of another.
     fn format(&self) -> Result<Format, Error> {
         let format = format_of_file(&self.out, self.format.map(Format::from))?;
         match Format::from_path(&self.out) {
@@ -93,7 +93,7 @@ impl Destination {
     pub(crate) fn write(&self, graph: &CsrGraph) -> Result<(), Error> {
         let format = self.format()?;
         match phase("writing", || write_graph(&self.out, graph, Some(format))) {
-            // As for an answer, a reader that has seen enough is no failure.
+            // A pipe whose reader has closed it is no failure, as for answers.
             Err(WriteError::Io { source, .. }) if source.kind() == ErrorKind::BrokenPipe => {}
             written => written?,
         }

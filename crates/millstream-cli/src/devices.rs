@@ -52,7 +52,7 @@ enum Transfer {
     Copy,
     /// By kernels that write into the memory of other devices.
     Push,
-    /// By kernels that write into memory of the host, and others that read it there.
+    /// By kernels that write into host memory, and others that read it from there.
     Host,
 }
 
@@ -76,7 +76,7 @@ impl DeviceOptions {
         self.opened(self.builder()?)
     }
 
-    /// The same without a word about what was measured before.
+    /// The same, but without remarks on earlier measurements.
     pub(crate) fn open_to_measure(&self) -> Result<Context, Error> {
         let context = self.built(self.builder()?)?;
         if self.devices.is_none() && !context.all_gpus() {
@@ -101,7 +101,7 @@ impl DeviceOptions {
         Ok(builder)
     }
 
-    /// Opens what is described, and says what only costs time.
+    /// Opens the devices described, and remarks on what only costs time.
     fn opened(&self, builder: ContextBuilder) -> Result<Context, Error> {
         let context = self.built(builder)?;
         context.warnings().iter().for_each(remark);
@@ -142,7 +142,7 @@ impl LinkedDeviceOptions {
     }
 }
 
-/// Another list would have been accepted, or else the devices fail.
+/// A usage error if another list would have been accepted; else the devices' failure.
 fn refused(error: FlowError) -> Error {
     match error {
         FlowError::Device(

@@ -80,12 +80,12 @@ pub(crate) enum Error {
     /// The search for components failed.
     #[error(transparent)]
     Cc(#[from] CcError),
-    /// Ranks that are not close enough, which were given nevertheless.
+    /// Ranks that are not close enough; they were output nevertheless.
     #[error("not converged{} after {iterations} iterations; {remedy}", shown_change(*change))]
     NotConverged {
         /// What would help.
         remedy: &'static str,
-        /// Sweeps made, or the work of so many.
+        /// Sweeps made, or the work in units of a sweep.
         iterations: u32,
         /// How close they are.
         change: f64,
@@ -106,7 +106,7 @@ pub(crate) enum Error {
     Interrupted,
 }
 
-/// Behind "not converged"; nothing where no sweep was made.
+/// The text that follows "not converged"; empty if no sweep was made.
 fn shown_change(change: f64) -> String {
     if change.is_finite() { format!(": {change:e}") } else { String::new() }
 }

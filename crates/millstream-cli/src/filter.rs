@@ -17,17 +17,17 @@ use crate::progress::phase;
 use pipeline::{Filter, Filtered, Filterer, ideal_split, numbers, packet_bytes};
 use slow::{Slow, filterers};
 
-/// Filters numbers: keeps the multiples of a divisor. Says what each device took
-/// of the work, and what it would have taken if all had ended at once.
+/// Filters numbers: keeps the multiples of a divisor. Says how much of the work each
+/// device did, and how much it would have done if all had finished at once.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// How many numbers: 0, 1, 2 and so on.
+    /// How many numbers, from 0 on.
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     items: u32,
     /// Keeps its multiples.
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = value_parser!(u32).range(1..))]
     divisor: u32,
-    /// How expensive the predicate is: each number is tested so many times over.
+    /// How expensive the predicate is: how many times each number is tested.
     #[arg(
         long,
         value_name = "N",
@@ -38,11 +38,11 @@ pub(crate) struct Arguments {
     /// Who gets which segment.
     #[arg(long, value_enum, default_value_t = Schedule::FirstAvailable)]
     schedule: Schedule,
-    /// Makes a device slower: it does each packet so many times over, 1000 at
-    /// most. May be given for several devices.
+    /// Makes a device slower: it processes each packet FACTOR times, at most 1000.
+    /// May be given for several devices.
     #[arg(long, value_name = "DEVICE=FACTOR")]
     slow: Vec<Slow>,
-    /// Bytes of a packet at most; first-available gives slower devices smaller ones.
+    /// Most bytes of a packet; first-available gives slower devices smaller packets.
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     packet_bytes: usize,
     /// Packet buffers of each link; chosen by the link unless given.
@@ -94,7 +94,7 @@ struct Report {
     devices: Vec<String>,
     schedule: Schedule,
     time_ms: f64,
-    /// Of all devices at the rates that each has alone.
+    /// The time if all devices worked at the rates that each has alone.
     ideal_time_ms: f64,
     items_per_second: f64,
     verified: Option<bool>,
@@ -105,15 +105,15 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct DeviceReport {
     device: String,
-    /// How many times over it did each packet.
+    /// How many times it processed each packet.
     slow: u32,
-    /// Of a packet at most.
+    /// The most bytes of a packet.
     packet_bytes: usize,
     packets: u64,
     items: u64,
-    /// Until it had done its last packet.
+    /// The time until it had processed its last packet.
     time_ms: f64,
-    /// What it does while the others rest.
+    /// Its rate while the other devices are idle.
     alone_items_per_second: f64,
     ideal_items: f64,
 }
@@ -154,15 +154,15 @@ fn message_bytes(arguments: &Arguments) -> usize {
     arguments.items.max(1) as usize * size_of::<u32>()
 }
 
-/// Buffers for packets of so many bytes: no more than there are packets.
+/// Buffers for packets of `bytes` bytes, no more than there are packets.
 fn buffers(arguments: &Arguments, bytes: usize) -> Buffers {
     let packets = message_bytes(arguments).div_ceil(bytes.max(1));
     let buffers = Buffers::bytes(bytes);
     arguments.buffers.map_or(buffers, |count| buffers.count(count.min(packets)))
 }
 
-/// A packet, and a quarter of an equal share in packets, from 8 to 64: in items, no
-/// more than there are.
+/// One packet, and a sample of a quarter of an equal share, from 8 to 64 packets; both in items,
+/// and no more than there are.
 fn sample(arguments: &Arguments, packet_bytes: usize, devices: usize) -> (u32, u32) {
     let packet = (packet_bytes / size_of::<u32>()).max(1);
     let share = arguments.items as usize / packet / devices.max(1);

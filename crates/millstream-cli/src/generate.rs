@@ -26,7 +26,7 @@ pub(crate) enum Arguments {
 pub(crate) struct RMat {
     /// Logarithm to base 2 of the number of vertices.
     scale: u32,
-    /// Edges drawn for each vertex; 2^37 in all at most.
+    /// Edges drawn for each vertex; at most 2^37 in all.
     edge_factor: u64,
     #[command(flatten)]
     common: Common,
@@ -36,7 +36,7 @@ pub(crate) struct RMat {
 pub(crate) struct Road {
     #[command(flatten)]
     grid: Grid,
-    /// Edges kept of 1000.
+    /// How many of 1000 edges are kept.
     #[arg(
         long,
         value_name = "N",
@@ -48,9 +48,9 @@ pub(crate) struct Road {
 
 #[derive(Debug, Args)]
 pub(crate) struct Grid {
-    /// Vertices of a row.
+    /// Vertices in each row.
     width: u32,
-    /// Rows.
+    /// Number of rows.
     height: u32,
     #[command(flatten)]
     common: Common,
@@ -60,7 +60,7 @@ pub(crate) struct Grid {
 pub(crate) struct Random {
     /// Number of vertices.
     vertices: u32,
-    /// Edges drawn, 2^37 at most.
+    /// Edges drawn, at most 2^37.
     edges: u64,
     #[command(flatten)]
     common: Common,
@@ -70,10 +70,10 @@ pub(crate) struct Random {
 pub(crate) struct Common {
     #[command(flatten)]
     destination: Destination,
-    /// Another seed, another graph.
+    /// Seed of the random numbers: each gives another graph.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Weights from 1 to this, the same both ways; none unless given.
+    /// Random weights from 1 to this, the same in both directions; none unless given.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     max_weight: Option<u32>,
 }

@@ -47,7 +47,7 @@ struct WeightFacts {
     max: Option<Number>,
 }
 
-/// A weight, told as the file has it.
+/// A weight, as the file writes it.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(untagged)]
 enum Number {

@@ -11,8 +11,8 @@ use crate::output::Named;
 use crate::progress::phase;
 use crate::remark::remark;
 
-/// The graph to read, and what to do with it. In a command, this and whatever else has a heading
-/// in the help comes after options without: a heading is that of all that follows.
+/// The graph to read, and what to do with it. In a command, groups with a help heading, like this one,
+/// must come after options without one: a heading applies to all options that follow.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Graph input")]
 pub(crate) struct Input {
@@ -22,13 +22,13 @@ pub(crate) struct Input {
     /// Adds the reverse of every arc.
     #[arg(long)]
     symmetrize: bool,
-    /// Keeps one arc of several between the same vertices, the lightest.
+    /// Keeps only the lightest of several arcs between the same vertices.
     #[arg(long)]
     dedupe: bool,
     /// Leaves out arcs from a vertex to itself.
     #[arg(long)]
     drop_self_loops: bool,
-    /// Turns every arc around.
+    /// Reverses every arc.
     #[arg(long)]
     transpose: bool,
     /// Leaves out ids that no arc of an edge list names; answers and --source keep
@@ -80,8 +80,8 @@ pub(crate) fn sources(text: &str, input: &Input, graph: &CsrGraph) -> Result<Vec
     }
 }
 
-/// The vertices of a comma list of ids in the file. Of one that is none it is said what
-/// it should have been, and that it is `not` that.
+/// The vertices of a comma list of ids in the file. The error for an unknown id says what it
+/// should have been, and that it is `not` that.
 pub(crate) fn vertices(
     list: &str,
     graph: &CsrGraph,
@@ -122,7 +122,7 @@ pub(crate) fn original_id(graph: &CsrGraph, vertex: u32) -> u64 {
     }
 }
 
-/// What is said of a weight of the file that has no meaning.
+/// The error for a weight of the file that has no meaning.
 pub(crate) fn bad_weight(weight: BadWeight, input: &Input, graph: &CsrGraph) -> Error {
     let BadWeight { from, to, weight } = weight;
     let (from, to) = (original_id(graph, from), original_id(graph, to));

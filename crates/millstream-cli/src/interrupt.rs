@@ -15,9 +15,9 @@ use crate::remark::remark;
 /// Exit code of a command that was interrupted.
 pub(crate) const EXIT_CODE: u8 = 130;
 
-/// Whether devices run, which must be stopped before the command ends. Whoever presses writes `PRESSED`
-/// and looks here, whoever ends the run the other way round: in one order of all (`SeqCst`), so that
-/// one of the two sees the other.
+/// Whether devices run, which must be stopped before the command ends. The signal handler writes `PRESSED`
+/// and then reads this; the thread that runs devices writes this and then reads `PRESSED`. All accesses
+/// are `SeqCst`, in one total order, so at least one of the two sees the other's write.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 static PRESSED: AtomicBool = AtomicBool::new(false);
 static WAKER: AtomicWaker = AtomicWaker::new();
@@ -29,13 +29,13 @@ pub(crate) fn listen() {
     wait_for_termination();
     #[cfg(unix)]
     ignore_size_limit();
-    // Without a handler they end the process at once, which is as well.
+    // Without a handler the signals end the process at once, which is acceptable.
     let _ = keep_ignored_hangup(|| ctrlc::set_handler(pressed));
 }
 
-/// While it divides a graph, METIS has a handler of SIGTERM of its own, which jumps to where it is,
-/// from whatever thread the signal comes to. So it comes to none, but for one that waits for it:
-/// threads begin with the signals blocked that are so where they are started.
+/// While it divides a graph, METIS has its own handler of SIGTERM, which jumps into METIS from whatever
+/// thread receives the signal. So SIGTERM is blocked in all threads (which inherit the signal mask of the
+/// thread that starts them), except one that waits for it.
 #[cfg(unix)]
 fn wait_for_termination() {
     use nix::sys::signal::{SigSet, Signal};
@@ -55,7 +55,7 @@ fn wait_for_termination() {
     }
 }
 
-/// A file that may not become larger is an error of whoever writes it, who leaves nothing of it.
+/// Ignores SIGXFSZ: exceeding the file-size limit is then an error for the writer, which removes the file.
 #[cfg(unix)]
 fn ignore_size_limit() {
     use nix::sys::signal::{SigHandler, Signal, signal};
@@ -63,7 +63,7 @@ fn ignore_size_limit() {
     let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
 }
 
-/// `nohup` starts commands that ignore SIGHUP, as this one does then, whatever `listen` sets.
+/// Keeps SIGHUP ignored, whatever `listen` sets, if the command was started so, as by `nohup`.
 #[cfg(unix)]
 fn keep_ignored_hangup<E>(listen: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
     use nix::sys::signal::{SigHandler, Signal, signal};
@@ -88,14 +88,14 @@ fn pressed() {
     let pressed_before = PRESSED.swap(true, Ordering::SeqCst);
     if pressed_before || !RUNNING.load(Ordering::SeqCst) {
         remark(Error::Interrupted);
-        // Nothing is dropped.
+        // Exiting runs no destructors, so unfinished files are discarded here.
         discard_unfinished(|| std::process::exit(EXIT_CODE.into()));
     }
     WAKER.wake();
 }
 
-/// Runs a future until it ends or Ctrl-C is pressed, which drops it and so stops
-/// the devices; pressed again, it ends the process at once.
+/// Runs a future until it ends or Ctrl-C is pressed, which drops the future and so stops
+/// the devices; a second Ctrl-C ends the process at once.
 pub(crate) fn run_interruptibly<F: Future>(
     context: &Context,
     future: F,

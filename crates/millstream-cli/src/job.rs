@@ -1,4 +1,4 @@
-//! What the commands of all algorithms do alike: they upload a graph, run, check what was found,
+//! What the commands of all algorithms have in common: they upload a graph, run, check the result,
 //! and answer.
 
 use std::fmt::Display;
@@ -23,7 +23,7 @@ use crate::report::{Answer, Clock, Common, LayoutReport};
 
 /// What an algorithm found, with the time it took.
 pub(crate) trait Timed {
-    /// Of the run, and of gathering.
+    /// The times of the run and of gathering.
     fn times(&mut self) -> (&mut Duration, Duration);
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// With a graph that was read since `clock` began.
+    /// For a graph that was read since `clock` started.
     pub(crate) fn new(
         algorithm: &'static str,
         (input, how): (&Input, &'a Answer),
@@ -63,12 +63,12 @@ impl<'a> Job<'a> {
         Job { how, context, clock, run_time: Duration::ZERO, fault: None, common }
     }
 
-    /// The graph is divided.
+    /// Notes that the graph has been divided.
     pub(crate) fn partitioned(&mut self) {
         self.common.phases_ms.partition = self.clock.lap();
     }
 
-    /// Uploads, and runs as often as was asked for. What was found, and the layouts that were made.
+    /// Uploads, and runs as often as requested. Returns the result, and the layouts that were made.
     pub(crate) fn run<A, T: Timed, E>(
         &mut self,
         what: &'static str,
@@ -108,15 +108,15 @@ impl<'a> Job<'a> {
         result
     }
 
-    /// How many arcs it went along.
+    /// Notes how many arcs a run followed.
     pub(crate) fn went_along(&mut self, arcs: u64) {
-        // Where there is nothing to do, nothing may have run.
+        // If there was nothing to do, the run time may be 0.
         if !self.run_time.is_zero() {
             self.common.teps = arcs as f64 / self.run_time.as_secs_f64();
         }
     }
 
-    /// Checks the answer, if that is asked for.
+    /// Checks the answer, if requested.
     pub(crate) fn verify<T, F: Display>(&mut self, check: impl FnOnce() -> Result<T, F>) {
         if self.how.verify {
             let checked = phase("verifying", check);
@@ -125,7 +125,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Fails in the end, if the answer was to be checked, which it cannot be for a `reason`.
+    /// Makes the command fail in the end if a check was requested, which is impossible for a `reason`.
     pub(crate) fn cannot_verify(&mut self, reason: &str) {
         self.fault = self.how.verify.then(|| reason.to_string());
     }

@@ -35,7 +35,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mimalloc::MiMalloc;
 use output::printed_answer;
 
-/// Memory of one run is there for the next: see `docs/measurements/host-devices.md`.
+/// It keeps the memory of one run for the next: see `docs/measurements/host-devices.md`.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -53,9 +53,9 @@ enum Command {
     Bfs(bfs::Arguments),
     /// Shortest paths: distances and predecessors.
     Sssp(sssp::Arguments),
-    /// PageRank: the chance to be at a vertex after many steps.
+    /// PageRank: the probability of being at a vertex after many steps.
     Pagerank(pagerank::Arguments),
-    /// Connected components, in which directions of arcs do not count.
+    /// Connected components; the directions of arcs do not count.
     Cc(cc::Arguments),
     /// Predicate-based filtering of numbers over a scatter and a gather router.
     Filter(filter::Arguments),
@@ -64,9 +64,9 @@ enum Command {
     Generate(generate::Arguments),
     /// Reads a graph and writes it in another format.
     Convert(convert::Arguments),
-    /// Says what a graph looks like.
+    /// Describes a graph.
     Info(info::Arguments),
-    /// Divides a graph and says how well.
+    /// Divides a graph and reports how well.
     Partition(partition::Arguments),
     /// Shows the devices and how they are connected.
     Topology(topology::Arguments),
@@ -111,12 +111,12 @@ fn help_or_usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// The command line, with what its parts do not say.
+/// The command line, with settings that apply to all its parts.
 fn command() -> clap::Command {
     with_negative_numbers(Arguments::command())
 }
 
-/// Takes -1 for a value, not for an option: who reads the value says what is wrong with it.
+/// Takes -1 for a value, not for an option, so that the value's parser can say what is wrong with it.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let allow = |argument: clap::Arg| {
         let takes_values = argument.get_action().takes_values();

@@ -26,33 +26,33 @@ pub(crate) struct Spread {
     partitioner: Option<Partitioner>,
 }
 
-/// Buffers of a link that are given, at most: no link is faster with more, and each takes memory.
+/// The most buffers of a link that may be given: no link is faster with more, and each takes memory.
 const MOST_BUFFERS: usize = 1024;
 
-/// How a worklist runs. To give one of these is to ask for a worklist; `auto` gives
-/// nothing.
+/// How a worklist runs. Giving one of these options asks for a worklist; `auto` counts as
+/// not given.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Worklist")]
 pub(crate) struct Worklist {
     /// How packets travel.
     #[arg(long, value_enum, default_value_t = RoutingOption::Auto)]
     routing: RoutingOption,
-    /// Bytes of a packet at most, 262144 unless given; those of the fused worker hold 256
-    /// items at most.
+    /// Most bytes of a packet; 262144 unless given. Packets of the fused worker hold at most
+    /// 256 items.
     #[arg(long, value_name = "N")]
     packet_bytes: Option<NonZeroUsize>,
-    /// Packet buffers of each link; unless given, chosen by the link, and 64 for the fused
+    /// Packet buffers of each link; unless given, chosen by the link, or 64 for the fused
     /// worker.
     #[arg(long, value_name = "N")]
     buffers: Option<NonZeroUsize>,
-    /// Entries of each queue of a device; unless given, its share of the vertices, and of the fused
-    /// worker as many as a queue may need.
+    /// Entries of each queue of a device; unless given, its share of the vertices, or, for the fused
+    /// worker, as many as a queue may need.
     #[arg(long, value_name = "N")]
     queue_entries: Option<NonZeroUsize>,
     /// Who drives the worklist.
     #[arg(long, value_enum, default_value_t = WorkerOption::Auto)]
     worker: WorkerOption,
-    /// Sends every change of a vertex of another device, also where the copy here shows that it is no
+    /// Sends every change of another device's vertex, even if the local copy shows that it is no
     /// improvement.
     #[arg(long)]
     pub(crate) no_halo_filter: bool,
@@ -63,9 +63,8 @@ pub(crate) struct Worklist {
 /// The file of predecessors.
 #[derive(Debug, Args)]
 pub(crate) struct Predecessors {
-    /// Writes the predecessor of each vertex as --output does its value. A source has none, nor has
-    /// a vertex that is not reached: inf in text, in .npy files 4294967295, with --relabel
-    /// 18446744073709551615.
+    /// Writes the predecessor of each vertex, in the format of --output. Sources and unreached vertices
+    /// have none: inf in text, 4294967295 in .npy files, 18446744073709551615 there with --relabel.
     #[arg(long = "predecessors", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -74,8 +73,8 @@ pub(crate) struct Predecessors {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Answer")]
 pub(crate) struct Patience {
-    /// Seconds without any change after which a run on the worklist fails, or any run of GPUs
-    /// that wait for each other; 0.001 at least.
+    /// Seconds without any change after which a run fails (on the worklist, or of GPUs that wait
+    /// for each other); at least 0.001.
     #[arg(long = "patience", value_name = "SECONDS", value_parser = seconds, default_value = "10")]
     pub(crate) time: Duration,
 }
@@ -90,7 +89,7 @@ pub(crate) fn delta(text: &str) -> Result<Delta, String> {
     }
 }
 
-/// Less patience than this would let runs fail in which nothing is wrong.
+/// With less patience than this, runs would fail although nothing is wrong.
 const LEAST_PATIENCE: Duration = Duration::from_millis(1);
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -110,7 +109,7 @@ enum WorkerOption {
 }
 
 impl Worklist {
-    /// An option that is given and that nothing but a worklist has a use for.
+    /// The name of a given option that only a worklist uses.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let packets = [
             (self.packet_bytes.is_some(), "--packet-bytes"),
@@ -120,7 +119,7 @@ impl Worklist {
         self.given_beside_packets().or(packets)
     }
 
-    /// The same, where links have a use for packets without a worklist, too.
+    /// The same, but without options of packets, for algorithms that send packets without a worklist, too.
     pub(crate) fn given_beside_packets(&self) -> Option<&'static str> {
         let options = [
             (self.routing != RoutingOption::Auto, "--routing"),
@@ -151,17 +150,17 @@ impl Worklist {
     }
 }
 
-/// A way to search that the graph or the devices do not allow.
+/// The error for an algorithm that the graph or the devices do not allow.
 pub(crate) fn impossible(algorithm: impl Display, reason: impl Display) -> Error {
     Error::Usage(format!("--algorithm {algorithm}: {reason}; leave --algorithm out"))
 }
 
-/// An option that the algorithm would not look at.
+/// The error for an option that the algorithm would ignore.
 pub(crate) fn meaningless(option: &str, algorithm: &str) -> Error {
     Error::Usage(format!("{option} has no meaning with --algorithm {algorithm}"))
 }
 
-/// Who divides a graph.
+/// How a graph is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Partitioner {
     /// Equally many consecutive vertices.
@@ -221,8 +220,8 @@ impl Spread {
         self.partitioner.is_some()
     }
 
-    /// The partition that `--partitioner` asks for; `None` if it is edges or not given: which arcs
-    /// are to be balanced then, the algorithm knows.
+    /// The partition that `--partitioner` asks for; `None` if it is edges or not given: then the
+    /// algorithm decides which arcs (incoming or outgoing) to balance.
     pub(crate) fn chosen_partition(
         &self,
         graph: &CsrGraph,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::options::Predecessors;
 
-/// Traffic of a link, as JSON has it.
+/// Traffic of a link, as in JSON output.
 #[derive(Debug, Serialize)]
 pub(crate) struct Link {
     from: String,
@@ -25,7 +25,7 @@ pub(crate) struct Link {
     ways: Ways,
 }
 
-/// Packets of a link by the way they went.
+/// Packets of a link, by transfer way.
 #[derive(Debug, Serialize)]
 struct Ways {
     copy: u64,
@@ -33,7 +33,7 @@ struct Ways {
     host: u64,
 }
 
-/// What a device did, as JSON has it.
+/// What a device did, as in JSON output.
 #[derive(Debug, Serialize)]
 pub(crate) struct PerDevice {
     pub(crate) work_items: u64,
@@ -80,13 +80,13 @@ pub(crate) fn answer<R: Serialize>(
     printed_answer(text.and_then(|text| writeln!(io::stdout(), "{text}")))
 }
 
-/// What is wrong where an answer could not be printed.
+/// The error if an answer could not be printed.
 pub(crate) fn printed_answer(printed: io::Result<()>) -> Result<(), Error> {
     let failed = |source| Error::Output { path: "standard output".into(), source };
     unless_seen_enough(printed).map_err(failed)
 }
 
-/// A real of 32 bits as the decimal with the fewest digits that tells it.
+/// A 32-bit real as the shortest decimal that identifies it.
 pub(crate) fn shortest(real: f64) -> Option<f64> {
     (real as f32).to_string().parse().ok()
 }
@@ -109,7 +109,7 @@ pub(crate) fn facts(rows: &[(&str, String)]) -> String {
 
 const LINK_HEADER: [&str; 6] = ["link", "packets", "bytes", "copy", "push", "host"];
 
-/// A table of what each link has moved; those that were idle come as one.
+/// A table of what each link has moved; idle links share one row.
 pub(crate) fn link_table(links: &[Link]) -> String {
     let mut table = plain_table();
     table.set_header(LINK_HEADER);
@@ -127,7 +127,7 @@ pub(crate) fn link_table(links: &[Link]) -> String {
     table.trim_fmt()
 }
 
-/// A value of a vertex; one stands for "none".
+/// A value of a vertex; `NONE` stands for "no value".
 pub(crate) trait VertexValue: Copy + PartialEq + Display {
     const NONE: Self;
     /// How NumPy calls the type.
@@ -164,7 +164,7 @@ impl VertexValue for f32 {
 }
 
 impl VertexValue for f64 {
-    // Equal to no number: every vertex has one.
+    // Never equal to a value: every vertex has one.
     const NONE: f64 = f64::NAN;
     const NUMPY: &str = "<f8";
 
@@ -173,20 +173,20 @@ impl VertexValue for f64 {
     }
 }
 
-/// Says early that a file could not be written, before there is an answer to lose.
+/// Checks that a file can be written, before there is an answer to lose.
 pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
     checked_place(path).map(drop)
 }
 
-/// What names a file on the command line, and its path if it is given.
+/// The name of a file's option or argument, and the file's path if it is given.
 pub(crate) type Named<'a> = (&'a str, Option<&'a PathBuf>);
 
-/// The same of several files, which must all be different, and none that is read.
+/// The same for several files, which must all be different, and differ from all input files.
 pub(crate) fn check_all_writable<'a>(
     outputs: &[Named<'a>],
     inputs: &[Named<'a>],
 ) -> Result<(), Error> {
-    // One that is not there cannot be lost.
+    // An input that does not exist cannot be overwritten.
     let place = |&(name, path): &Named<'a>| Some((name, fs::canonicalize(path?).ok()?));
     let mut places: Vec<_> = inputs.iter().filter_map(place).collect();
     for (option, path) in outputs {
@@ -202,7 +202,7 @@ pub(crate) fn check_all_writable<'a>(
     Ok(())
 }
 
-/// The file that will be replaced, if any. Another path might do, so that this one is a usage error.
+/// The existing file that will be replaced, if any. Failure is a usage error, since another path might do.
 fn checked_place(path: &Path) -> Result<Option<PathBuf>, Error> {
     OutputFile::check(path).map_err(|reason| Error::Usage(format!("{}: {reason}", path.display())))
 }
@@ -221,7 +221,7 @@ pub(crate) fn write_values<V: VertexValue>(
     })
 }
 
-/// Nothing is left half-written, but in a pipe whose reader has seen enough.
+/// Writes a file, of which nothing is left if this fails. A pipe whose reader has closed it is no failure.
 pub(crate) fn write_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<CompressedFile>) -> io::Result<()>,
@@ -234,7 +234,7 @@ pub(crate) fn write_file(
     unless_seen_enough(write()).map_err(|source| Error::Output { path: path.to_path_buf(), source })
 }
 
-/// A pipe whose reader has seen enough is no failure.
+/// Success if a pipe's reader has closed it: that is no failure.
 fn unless_seen_enough(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -243,7 +243,7 @@ fn unless_seen_enough(written: io::Result<()>) -> io::Result<()> {
 }
 
 impl Predecessors {
-    /// Writes them as [`write_values`] does, by their original ids, if that is asked for.
+    /// Writes predecessors as [`write_values`] does, by their original ids, if requested.
     pub(crate) fn write(
         &self,
         original_ids: Option<&[u64]>,

@@ -25,31 +25,31 @@ use crate::report::{Answer, Clock, Common, LayoutReport};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Full sweeps that pull, or residuals pushed on the worklist; pull unless given, or
-    /// push where --routing, --worker or --queue-entries is.
+    /// push if --routing, --worker or --queue-entries is given.
     #[arg(long, value_enum)]
     algorithm: Option<AlgorithmOption>,
     /// Probability to follow an arc.
     #[arg(long, value_name = "X", default_value_t = 0.85)]
     damping: f64,
-    /// Largest L1 norm of the last sweep's change, or, pushing, of what another would change.
+    /// Largest L1 norm of the last sweep's change (pull), or of what another would change (push).
     #[arg(long, value_name = "X", default_value = "1e-6")]
     tolerance: f64,
-    /// The type of ranks; f64 for a tolerance below 1e-6 unless given, and where they are pushed.
+    /// The type of ranks; unless given, f64 for a tolerance below 1e-6. Pushed ranks are always f64.
     #[arg(long, value_enum)]
     precision: Option<PrecisionOption>,
-    /// Sweeps at most, or the work of so many, pushing: a push of every vertex, and every arc once.
+    /// Most sweeps (pull), or the work of as many (push): a push of every vertex, along every arc.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     max_iterations: u32,
     /// Succeeds even if the ranks have not converged.
     #[arg(long)]
     allow_unconverged: bool,
-    /// Vertices (1,2,3) where a step leads that follows no arc; any unless given.
+    /// Vertices (1,2,3) to which steps that follow no arc lead; any unless given.
     #[arg(long, value_name = "V,...")]
     personalize: Option<String>,
-    /// Follows arcs in proportion to their weight.
+    /// Follows arcs with probabilities in proportion to their weights.
     #[arg(long)]
     weighted: bool,
-    /// Ranks that sum to the number of vertices, not to 1.
+    /// Scales ranks to sum to the number of vertices, not to 1.
     #[arg(long)]
     unnormalized: bool,
     #[command(flatten)]
@@ -72,7 +72,7 @@ enum AlgorithmOption {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PrecisionOption {
-    /// 32 bits; pushing has them for weights only, and ranks in 64.
+    /// 32 bits; with push for weights only, as ranks are in 64 bits.
     F32,
     /// 64 bits.
     F64,
@@ -88,13 +88,13 @@ struct Report {
     precision: &'static str,
     iterations: u32,
     converged: bool,
-    /// Of the last sweep, or another.
+    /// What the last sweep has changed (pull), or another would (push).
     #[serde(rename = "delta")]
     change: f64,
     layouts: Vec<LayoutReport>,
 }
 
-/// Below this, what sweeps in f32 change may be their rounding.
+/// A change below this in f32 sweeps may be nothing but rounding.
 const ROUNDED: f64 = 1e-4;
 
 /// Reads, computes, checks and answers.
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let context = spread.context()?;
     check_packets(arguments, options.algorithm, &context)?;
     if (options.algorithm, options.precision) == (Algorithm::Push, Precision::F32) {
-        // More than what is asked for is no fault of an answer.
+        // An answer may be more precise than requested.
         remark("pushed ranks are f64: --precision f32 is for weights there");
     }
     let clock = Clock::start();
@@ -158,7 +158,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     }
 }
 
-/// Checks the ranks, if that is asked for, or says why they cannot be checked.
+/// Checks the ranks, if requested, or says why they cannot be checked.
 fn check_ranks(
     job: &mut Job<'_>,
     arguments: &Arguments,
@@ -176,15 +176,15 @@ fn check_ranks(
             false => ANYWHERE,
         });
     } else if arguments.answer.verify {
-        // It fails by not having converged.
+        // The command fails anyway, since the ranks have not converged.
         remark(format!("not verified: {ANYWHERE}"));
     }
 }
 
-/// What lets ranks converge.
+/// What would let the ranks converge.
 fn remedy(options: &PageRankOptions, result: &PageRankResult) -> &'static str {
     let (iterations, change) = (result.iterations, result.change);
-    // In exact arithmetic no sweep changes more: the first moves at most all there is.
+    // In exact arithmetic no sweep changes more than this: the first moves at most all rank there is.
     let most = 2.0 * options.damping.powf(f64::from(iterations) - 1.0);
     let sweeps = result.algorithm == Algorithm::Pull;
     match options.is_double() {
@@ -194,7 +194,7 @@ fn remedy(options: &PageRankOptions, result: &PageRankResult) -> &'static str {
     }
 }
 
-/// An error as the file has it: vertices by its ids, and its name with its faults.
+/// An error in terms of the file: vertices by the file's ids, and faults of the file with its name.
 fn outside(error: RankError, input: &Input, graph: &CsrGraph) -> Error {
     match error {
         RankError::Question(PageRankError::Weight(weight)) => bad_weight(weight, input, graph),
@@ -208,7 +208,8 @@ fn outside(error: RankError, input: &Input, graph: &CsrGraph) -> Error {
     }
 }
 
-/// Sweeps send packets, too, over the links of devices that do not reach each other's memory.
+/// The algorithm to run. Options of packets do not imply pushing, since sweeps send packets, too, between
+/// devices that do not reach each other's memory.
 fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     if arguments.worklist.no_halo_filter {
         let reason = "--no-halo-filter has no meaning here: every residual is sent";
@@ -221,7 +222,7 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     }
 }
 
-/// Without packets, options of theirs do nothing.
+/// Handles packet options that have no effect because no packets are sent.
 fn check_packets(
     arguments: &Arguments,
     algorithm: Algorithm,
@@ -240,7 +241,7 @@ fn check_packets(
     Ok(())
 }
 
-/// All but the personalization, which names vertices of the graph.
+/// All options except the personalization, which needs the graph to name its vertices.
 fn options(arguments: &Arguments) -> Result<PageRankOptions, Error> {
     let mut options = PageRankOptions::default();
     options.algorithm = algorithm(arguments)?;
@@ -262,16 +263,16 @@ fn options(arguments: &Arguments) -> Result<PageRankOptions, Error> {
 /// Why ranks that have not converged may not be worth a look.
 const ANYWHERE: &str = "after so little work ranks may be anywhere";
 
-/// How far from the true ranks zeros are, in the L1 norm: to be no farther is no answer.
+/// The L1 distance of all-zero ranks from the true ones: an allowed error this large would check nothing.
 const FARTHEST: f64 = 1.0;
 
-/// What one sweep in f64 changes bounds the error. It must be about what the run says, which is
-/// the tolerance if that says that it has converged, whatever it has come to. Ranks in f32 are not
-/// closer than their rounding; pushed ones are f64.
+/// The L1 error that is allowed. What one sweep in f64 changes bounds the error; it must be about `change`:
+/// what the run reports, or the tolerance if the run has converged. Ranks in f32 cannot be closer than
+/// their rounding; pushed ranks are f64.
 fn allowed(options: &PageRankOptions, change: f64) -> f64 {
     let rounding = match (options.is_double(), options.has_double_weights()) {
         (false, _) => 1e-5,
-        // Each weight to half a unit of f32.
+        // Each weight is rounded by up to half a unit in the last place of f32.
         (true, false) if options.weighted => 1e-7,
         (true, _) => 1e-12,
     };

@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// How many parts.
     #[arg(long, value_name = "N")]
     parts: usize,
-    /// Who divides.
+    /// How to divide it.
     #[arg(long, value_enum)]
     partitioner: Partitioner,
     /// Prints one JSON object instead of a table.
@@ -43,7 +43,7 @@ struct Report {
     sizes: Vec<Size>,
 }
 
-/// How much a part has.
+/// The size of a part.
 #[derive(Debug, Serialize)]
 struct Size {
     vertices: u32,
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     let output = ("--output", arguments.output.as_ref());
     check_all_writable(&[output], &[arguments.input.named()])?;
     let graph = arguments.input.read()?;
-    // As many parts as one likes would need as much memory as one likes.
+    // Memory grows with the number of parts, so it must be limited.
     if arguments.parts > graph.vertices().max(1) as usize {
         let (parts, vertices) = (arguments.parts, graph.vertices());
         return Err(Error::Usage(format!(

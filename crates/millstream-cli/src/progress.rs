@@ -1,4 +1,4 @@
-//! What a command is busy with, for those who wait at a terminal.
+//! Shows at a terminal what a command is busy with.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -15,16 +15,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two pictures of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Does some work. If it takes over a second, a spinner with its name and the
-/// time it took so far turns on standard error until it is done; where standard
-/// error is no terminal, nothing is written.
+/// Does some work. If it takes over a second, a spinner on standard error shows the
+/// work's name and the time so far until it is done. If standard error is not a
+/// terminal, nothing is written.
 pub(crate) fn phase<T>(name: &'static str, work: impl FnOnce() -> T) -> T {
     let _span = span(name);
     if !std::io::stderr().is_terminal() {
         return work();
     }
     thread::scope(|scope| {
-        // Gone when the work is done, or panics: the spinner ends either way.
+        // Dropped when the work is done or panics, which ends the spinner.
         let (_working, is_working) = channel::<()>();
         scope.spawn(move || spin(name, &is_working));
         let result = work();
@@ -35,7 +35,7 @@ pub(crate) fn phase<T>(name: &'static str, work: impl FnOnce() -> T) -> T {
 
 fn spin(name: &'static str, is_working: &Receiver<()>) {
     let spinner = ProgressBar::new_spinner().with_message(name);
-    // An invalid template would be a mistake here; the plain spinner will do.
+    // The template is valid; if it were not, the plain spinner would do.
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
         spinner.set_style(style);
     }

@@ -1,9 +1,9 @@
-//! What is said beside the answer, on standard error.
+//! Remarks beside the answer, on standard error.
 
 use std::fmt::Display;
 use std::io::Write;
 
-/// Says something in a line of its own. If standard error takes none, the exit code says
+/// Prints a remark on a line of its own. If standard error cannot be written, the exit code says
 /// enough.
 pub(crate) fn remark(text: impl Display) {
     // One write, so that lines of several threads stay whole.

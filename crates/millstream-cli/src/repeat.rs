@@ -7,25 +7,25 @@ use clap::{Args, value_parser};
 /// How often an algorithm runs.
 #[derive(Debug, Args)]
 pub(crate) struct Repeat {
-    /// Runs that are timed, after one that is not if there are several; `time_ms` is
+    /// Number of timed runs, after one untimed run if there are several; `time_ms` is
     /// their median. The answer is the last run's.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     repeat: u32,
 }
 
-/// What repeated runs came to.
+/// The result of repeated runs.
 pub(crate) struct Repeated<T> {
-    /// Of the last run, but for its run time, which is the median.
+    /// The last run's result, but with the median as its run time.
     pub(crate) result: T,
-    /// How long that run took beside its times: it makes its memory ready before, and looks at the
-    /// answer after.
+    /// How long the last run took beyond its own times: to prepare memory before, and to check the answer
+    /// after.
     pub(crate) prepare: Duration,
     /// Run times that count, in the order of runs.
     pub(crate) times: Vec<Duration>,
 }
 
 impl Repeat {
-    /// Runs, given the `times` of a result, of the run and of gathering.
+    /// Runs repeatedly. `times` gives the times of the run and of gathering in a result.
     ///
     /// # Cancel safety
     /// That of `run`.
@@ -55,7 +55,7 @@ impl Repeat {
     }
 }
 
-/// Of one time at least.
+/// The median; there must be at least one time.
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     (times[(times.len() - 1) / 2] + times[times.len() / 2]) / 2

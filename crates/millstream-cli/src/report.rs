@@ -1,4 +1,4 @@
-//! What every algorithm's answer says, as JSON has it.
+//! What the answers of all algorithms say, as in JSON output.
 
 use std::time::{Duration, Instant};
 
@@ -37,16 +37,16 @@ impl LayoutReport {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Answer")]
 pub(crate) struct Answer {
-    /// Checks the answer with a validator that trusts no solver.
+    /// Checks the answer with a validator that is independent of the solvers.
     #[arg(long)]
     pub(crate) verify: bool,
     /// Prints one JSON object instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Writes a line `vertex value` for each vertex, inf where it is not reached. With the
-    /// extension .npy an array, in which 4294967295 stands for inf, but for reals; with
-    /// --relabel one of records of a vertex and its value. A last extension .gz or .zst
-    /// compresses either.
+    /// Writes a line `vertex value` for each vertex; inf if it is not reached. With the
+    /// extension .npy writes an array, in which 4294967295 stands for inf, except for
+    /// reals; with --relabel an array of records of a vertex and its value. A final
+    /// extension .gz or .zst compresses either.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -72,16 +72,16 @@ pub(crate) struct Common {
     pub(crate) vertices: u32,
     pub(crate) edges: u64,
     pub(crate) devices: Vec<String>,
-    /// Where a search began, by the ids of the file; `null` of what begins nowhere.
+    /// Where a search began, by the ids of the file; `null` for algorithms without sources.
     pub(crate) source: Option<Vec<u64>>,
     pub(crate) time_ms: f64,
-    /// Of all runs that count, in their order.
+    /// The times of all runs that count, in order.
     times_ms: Vec<f64>,
     pub(crate) phases_ms: Phases,
     pub(crate) teps: f64,
     /// Who drove the worklist, if there was one.
     worker: Option<&'static str>,
-    /// How its packets went.
+    /// The worklist's routing.
     routing: Option<&'static str>,
     pub(crate) work_items: u64,
     /// `null` where not all work is counted.
@@ -120,8 +120,8 @@ impl Common {
         }
     }
 
-    /// Takes in how long it ran, once and each time, how long the answer took to the host, and how
-    /// long all else took.
+    /// Takes in the run times (their median, and each), the time to gather the answer on the host, and the
+    /// time of everything else.
     pub(crate) fn ran(
         &mut self,
         prepare: Duration,
@@ -144,7 +144,7 @@ impl Common {
         self.per_device = per_device(&statistics.devices);
     }
 
-    /// The table of an answer: `found` says what it is.
+    /// The table of an answer; `found` are the rows of the algorithm's own.
     pub(crate) fn table(&self, found: &[(&str, String)]) -> String {
         let size = format!("{} vertices, {} arcs", self.vertices, self.edges);
         let mut rows =
@@ -203,7 +203,7 @@ impl Clock {
     }
 }
 
-/// Arcs that leave vertices of which `is_reached` holds.
+/// The number of arcs that leave vertices for which `is_reached` holds.
 pub(crate) fn arcs_reached(graph: &CsrGraph, is_reached: impl Fn(u32) -> bool) -> u64 {
     let reached = (0..graph.vertices()).filter(|&vertex| is_reached(vertex));
     reached.map(|vertex| graph.degree(vertex)).sum()

@@ -24,13 +24,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "V,...|max-degree|center", default_value = "max-degree")]
     source: String,
     /// Weights in place of the graph's own: unit, or random:MAX for integers from 1
-    /// to MAX, which is at most 4294967295.
+    /// to MAX (at most 4294967295).
     #[arg(long, value_name = "unit|random:MAX", value_parser = weights)]
     weights: Option<WeightsOption>,
     /// Which way to search; on the worklist if one of its options is given.
     #[arg(long, value_enum, default_value_t = AlgorithmOption::Auto)]
     algorithm: AlgorithmOption,
-    /// Steps of the priority threshold, or of the search, in distance; auto, or off for
+    /// Step of the priority threshold, or of the search, as a distance; auto, or off for
     /// none.
     #[arg(long, value_name = "X|auto|off", default_value = "auto", value_parser = delta)]
     delta: Delta,
@@ -51,8 +51,8 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AlgorithmOption {
-    /// In steps where the devices can and the graph has few, by near and far piles where it has
-    /// few arcs, unless an option of the worklist is given.
+    /// In steps where the devices can and the graph needs few steps; by near and far piles where it
+    /// has few arcs; on the worklist if one of its options is given.
     Auto,
     /// On the distributed worklist, in no order but that of priorities.
     Asynchronous,
@@ -66,7 +66,7 @@ enum AlgorithmOption {
 struct Report {
     #[serde(flatten)]
     common: Common,
-    /// Which way it has searched.
+    /// The algorithm that gave the answer.
     method: String,
     reached: u64,
     max_distance: serde_json::Value,
@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     job.answer(report, table, written)
 }
 
-/// The graph with the weights asked for, or its own.
+/// The graph with the requested weights, or its own.
 fn weighted(arguments: &Arguments, graph: CsrGraph) -> Result<CsrGraph, Error> {
     match arguments.weights {
         Some(weights) => weights.given_to(graph),
@@ -144,8 +144,8 @@ fn algorithm(arguments: &Arguments) -> Result<Algorithm, Error> {
     }
 }
 
-/// The cutoff in the type of the weights: what is written as 0.1 is no less than the real
-/// weight 0.1.
+/// The cutoff in the type of the weights, so that a cutoff of 0.1 is not less than a 32-bit weight
+/// of 0.1.
 fn cutoff(arguments: &Arguments, graph: &CsrGraph) -> Option<f64> {
     match graph.weights() {
         Some(Weights::Real(_)) => arguments.cutoff.map(|cutoff| f64::from(cutoff as f32)),
@@ -153,7 +153,7 @@ fn cutoff(arguments: &Arguments, graph: &CsrGraph) -> Option<f64> {
     }
 }
 
-/// The cutoff as it is written, whatever the weights are.
+/// The options; their cutoff is the number as written, whatever the type of the weights.
 fn options(arguments: &Arguments) -> Result<SsspOptions, Error> {
     let mut options = SsspOptions::default();
     options.algorithm = algorithm(arguments)?;
@@ -165,8 +165,8 @@ fn options(arguments: &Arguments) -> Result<SsspOptions, Error> {
     Ok(options)
 }
 
-/// An integer for integer weights; for reals what the file of distances has, the shortest
-/// that tells the same real of 32 bits.
+/// An integer for integer weights; for reals, as in the file of distances, the shortest decimal that
+/// identifies the 32-bit real.
 fn max_distance(result: &SsspResult) -> serde_json::Value {
     match (&result.distances, result.max_distance()) {
         (Distances::Integer(_), Some(distance)) => serde_json::json!(distance as u64),
@@ -174,7 +174,7 @@ fn max_distance(result: &SsspResult) -> serde_json::Value {
     }
 }
 
-/// As [`max_distance`], but of a step.
+/// The step used, in the same form as [`max_distance`].
 fn delta_used(result: &SsspResult) -> Option<f64> {
     match result.distances {
         Distances::Integer(_) => result.delta,
@@ -182,8 +182,8 @@ fn delta_used(result: &SsspResult) -> Option<f64> {
     }
 }
 
-/// An error as the command line has it, and the file: vertices by its ids, and its name with its
-/// faults.
+/// An error in terms of the command line and of the file: vertices by the file's ids, and faults of the
+/// file with its name.
 fn outside(error: SsspError, algorithm: Algorithm, (input, graph): (&Input, &CsrGraph)) -> Error {
     match error {
         SsspError::Weight(weight) => bad_weight(weight, input, graph),
@@ -198,7 +198,7 @@ fn outside(error: SsspError, algorithm: Algorithm, (input, graph): (&Input, &Csr
     }
 }
 
-/// Writes the files that were asked for, the second even if the first could not be written.
+/// Writes the requested files; tries the second even if the first could not be written.
 fn write(arguments: &Arguments, graph: &CsrGraph, result: &SsspResult) -> Result<(), Error> {
     let ids = graph.original_ids();
     let distances = match (&arguments.answer.output, &result.distances) {

@@ -15,11 +15,11 @@ use crate::remark::remark;
 /// Shows the devices.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Measures copies between the memories of the devices, and keeps the answer
-    /// for links to choose their buffers by.
+    /// Measures copies between the memories of the devices, and keeps the results,
+    /// by which links choose their buffers.
     #[arg(long, conflicts_with = "topology")]
     calibrate: bool,
-    /// Prints one JSON object instead of a table; it is a file for --topology.
+    /// Prints one JSON object instead of a table; it can be used as a --topology file.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -57,14 +57,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     answer(&report, arguments.json, |report| table(report, measured.as_ref()))
 }
 
-/// Measures copies and keeps the answer.
+/// Measures copies and keeps the results.
 fn calibrate(context: &Context) -> Result<TransferTable, Error> {
     let devices = context.device_set();
     let table = run_interruptibly(context, devices.calibrate())?.map_err(FlowError::Device)?;
     match devices.keep_transfer_table(&table) {
         Ok(Some(_)) => {}
         Ok(None) => remark("set MILLSTREAM_CACHE to a folder to keep the table"),
-        // The answer is still one.
+        // The results can still be shown, even if they could not be kept.
         Err(error) => remark(error),
     }
     Ok(table)

@@ -8,21 +8,21 @@ use millstream::device::{Trace, TraceSpan};
 use crate::error::Error;
 use crate::output::write_file;
 
-/// Of this process, as its devices are.
+/// One for the whole process, like its devices.
 static TRACE: OnceLock<(Trace, PathBuf)> = OnceLock::new();
 
-/// Traces from now on, for a file that can be written.
+/// Starts to trace, for a file that has been checked to be writable.
 pub(crate) fn begin(path: &Path) -> &'static Trace {
     &TRACE.get_or_init(|| (Trace::new(), path.to_path_buf())).0
 }
 
-/// What the command does until this is dropped, if it is traced.
+/// A span of the trace, if there is one, that lasts until the result is dropped.
 pub(crate) fn span(name: &'static str) -> Option<TraceSpan> {
     TRACE.get().map(|(trace, _)| trace.span(name))
 }
 
-/// Writes what was traced, if that is wanted, also of a command that has failed. The devices of one that
-/// has not are closed: nothing is under way.
+/// Writes the trace, if requested, even if the command has failed. If it has not, its devices are closed, so
+/// nothing is under way.
 ///
 /// # Errors
 /// What the operating system says.

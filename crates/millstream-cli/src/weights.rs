@@ -9,7 +9,7 @@ use crate::error::Error;
 pub(crate) enum WeightsOption {
     None,
     Unit,
-    /// From 1 to this.
+    /// Random integers from 1 to this.
     Random(u32),
 }
 

@@ -1,5 +1,5 @@
-//! Which devices ask for what a vertex gives: those to whose vertices its arcs lead
-//! \[G §4.5\]. Only they are told, or, where they read what they ask for, said to be.
+//! Which devices ask for a vertex's share: the owners of the vertices that its arcs enter
+//! \[G §4.5\]. Only these are told, or, where they read shares themselves, counted as told.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,22 +9,22 @@ use rayon::prelude::*;
 
 use crate::slices::{NO_SOURCE, Slices, rows_of};
 
-/// What the rows of a part name.
+/// The vertices that the rows of a part name.
 #[derive(Clone, Copy)]
 pub(crate) enum Named<'a> {
-    /// The sources of their arcs, padded.
+    /// The sources of the rows' arcs, padded.
     Sources(&'a [u32]),
-    /// A bit for each vertex, set for those of others that are named.
+    /// A bit for each vertex, set if another device owns the vertex and the rows name it.
     Bits(&'a [u32]),
 }
 
-/// A bit for each device, for each vertex by its new id; not for its owner.
+/// For each vertex, by new id, a bit for each device that asks for it; never its owner's.
 pub(crate) struct Askers {
     of: Vec<u32>,
 }
 
 impl Askers {
-    /// Of what the rows of each part name; of 32 parts at most.
+    /// From the vertices that the rows of each part name; there are at most 32 parts.
     pub(crate) fn new<'a>(named: impl Iterator<Item = Named<'a>>, partition: &Partition) -> Askers {
         let of: Vec<AtomicU32> = (0..partition.vertices()).map(|_| AtomicU32::new(0)).collect();
         let vertices = || of.par_iter().in_pieces().enumerate();
@@ -35,7 +35,7 @@ impl Askers {
                     let others = |source: &&u32| **source != NO_SOURCE && !own.contains(source);
                     sources.par_iter().in_pieces().filter(others).for_each(|&source| {
                         let asked = &of[source as usize];
-                        // Relaxed: read when all is over. A look first: most have asked before.
+                        // Relaxed: read when all threads are done. Loads first: most bits are set already.
                         if asked.load(Ordering::Relaxed) & bit == 0 {
                             asked.fetch_or(bit, Ordering::Relaxed);
                         }
@@ -61,7 +61,7 @@ impl Askers {
         (0..partition.parts()).map(asked).collect()
     }
 
-    /// Who asks for a row of each item of a part: all its rows go together.
+    /// For each item of a part, the devices that ask for any of its rows, which are all sent together.
     pub(crate) fn of_items(&self, slices: &Slices, partition: &Partition, part: usize) -> Vec<u32> {
         let own = partition.range(part);
         let of = &self.of[own.start as usize..own.end as usize];

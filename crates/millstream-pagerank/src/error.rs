@@ -22,7 +22,7 @@ pub enum Error {
         /// See [`PageRankResult::iterations`](crate::PageRankResult::iterations).
         iterations: u32,
     },
-    /// No memory for the graph with its arcs the other way round.
+    /// No memory for the graph's transpose.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

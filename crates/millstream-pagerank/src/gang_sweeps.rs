@@ -1,5 +1,5 @@
-//! Sweeps by a gang: kernels that go on from sweep to sweep by themselves, each writing
-//! what its vertices give into the memory of the devices that ask. The kernels' side is
+//! Sweeps by a gang: kernels that go on from sweep to sweep by themselves, each writing its
+//! vertices' shares into the memory of the devices that ask for them. The kernels' side is
 //! `sweeps.cuh`.
 
 use std::time::Instant;
@@ -18,13 +18,13 @@ use crate::sweep::{PART_WORDS, Settings};
 use crate::sweep_memory::{SweepMemory, links, ranks};
 use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
 
-/// Words of the host, one set for each device: `SweepReport` of `sweeps.cuh`.
+/// Words of the report in host memory, one report for each device: `SweepReport` of `sweeps.cuh`.
 const REPORT_SWEEPS: usize = 0;
 const REPORT_CHANGE: usize = 1;
 const REPORT_WORDS: usize = 2;
 
-/// As for a single sweep; then who asks, what all vertices give as each device knows
-/// it, for even and for odd sweeps; the barrier's words; the host's; the report;
+/// As for a single sweep; then the askers; each device's copy of the shares of all
+/// vertices, for even and for odd sweeps; the barrier's words; the host's; the report;
 /// settings.
 type Signature<R> = (
     (Read<u64>, Read<u32>, Read<R>),
@@ -37,7 +37,7 @@ type Signature<R> = (
 );
 
 millstream_device::cuda_struct! {
-    /// How a gang sweeps, as kernels take it.
+    /// The settings of a gang's sweeps, as kernels take them.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     struct GangSettings as "millstream::GangSweepSettings" {
         sweep: Settings,
@@ -52,7 +52,7 @@ millstream_device::cuda_struct! {
     }
 }
 
-/// Sweeps until the change is small enough; one at least.
+/// Sweeps at least once, until the change is small enough.
 pub(crate) async fn run<R: Real>(
     pull: &PullGraph<R>,
     options: &PageRankOptions,

@@ -19,15 +19,16 @@ use crate::slices::{Slices, originals};
 pub(crate) struct GpuSlices<R: Real> {
     pub(crate) slices: Slices,
     pub(crate) offsets: Arc<DeviceBuffer<u64>>,
-    /// By their new ids.
+    /// The sources of arcs, by new id.
     pub(crate) sources: Arc<DeviceBuffer<u32>>,
     pub(crate) weights: Arc<DeviceBuffer<R>>,
-    /// A bit for each vertex of the graph that is another's and which they name; nothing if there is
-    /// no other.
+    /// A bit for each vertex, set if another GPU owns the vertex and the rows name it; empty if there is
+    /// no other GPU.
     pub(crate) asked: Vec<u32>,
 }
 
-/// Of the arcs that enter vertices, which the GPUs have as `rows`, so many each, by original ids.
+/// Slices of the arcs that enter vertices, which the GPUs have as `rows`. `degrees` says how many enter
+/// each vertex, by original id.
 pub(crate) async fn on_gpus<R: Real>(
     rows: &DistributedGraph,
     degrees: &RowIndex,
@@ -49,7 +50,7 @@ pub(crate) async fn on_gpus<R: Real>(
     Ok(all)
 }
 
-/// The bits of the vertices of others that a part's rows name.
+/// The bits of the other parts' vertices that a part's rows name.
 fn asked_bits(
     stream: &Stream,
     part: &Part,
@@ -65,7 +66,7 @@ fn asked_bits(
     Ok(stream.download_shared(&asked, 0..words as usize)?)
 }
 
-/// Sources and weights of a part's arcs in their places.
+/// Sources and weights of a part's arcs, in the order of its slices.
 fn sliced<R: Real>(
     stream: &Stream,
     part: &Part,
@@ -78,7 +79,7 @@ fn sliced<R: Real>(
     let mut weights = device.buffer_to_overwrite(weighted)?;
     let to = (offsets, &mut sources, &mut weights);
     let settings = |is_real| SliceSettings { long_rows: slices.long_rows, is_real };
-    // A warp a slice, and some for long rows.
+    // Enough threads for a warp to each slice, and for more to long rows.
     let size = part.targets.len().max(slices.offsets.len());
     match &part.weights {
         PartWeights::None => {
@@ -107,7 +108,7 @@ millstream_device::cuda_struct! {
     }
 }
 
-/// Offsets, sources and weights of rows; those of slices.
+/// Offsets, sources and weights of rows; the same of slices.
 type SliceSignature<R, W> =
     ((Read<u64>, Read<u32>, Read<W>), (Read<u64>, Write<u32>, Write<R>), Value<SliceSettings>);
 

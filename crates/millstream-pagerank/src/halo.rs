@@ -1,5 +1,5 @@
-//! What a device is told after each sweep, unless by a gang: what its rows ask for \[G §4.5\],
-//! or all that a device has where they ask for all of it; and where it lies there. Twin of `halo.cuh`.
+//! The shares that a device is told over links after each sweep: those that its rows ask for \[G §4.5\];
+//! and the places in which the device keeps them. Twin of `halo.cuh`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use rayon::prelude::*;
 use crate::real::Real;
 use crate::slices::NO_SOURCE;
 
-/// Vertices of one device that another asks for, as it tells them.
+/// The vertices of one device that another asks for, in the order in which it is told of them.
 #[derive(Clone, Debug)]
 pub(crate) enum Halo {
-    /// All that are the device's, so many: they go as they lie.
+    /// All vertices of the device, of which there are this many: their shares are sent without packing.
     All(usize),
-    /// The rows in these places among all that the device tells others of, in this order.
+    /// The rows in this range of the list of all rows that the device tells others of.
     Some(Range<usize>),
 }
 
 impl Halo {
-    /// Shares of a sweep.
+    /// How many shares are told after a sweep.
     pub(crate) fn len(&self) -> usize {
         match self {
             Halo::All(own) => *own,
@@ -31,7 +31,7 @@ impl Halo {
         }
     }
 
-    /// Of the vertices `own`, by new id, those that are `asked` for, whose rows come behind `rows`.
+    /// The vertices `asked` for among `own`, by new id; unless they are all, appends their rows to `rows`.
     pub(crate) fn new(own: &Range<u32>, asked: &[u32], rows: &mut Vec<u32>) -> Halo {
         if asked.len() == own.len() {
             return Halo::All(own.len());
@@ -42,29 +42,29 @@ impl Halo {
     }
 }
 
-/// Where a device has shares: those of consecutive vertices first, its own ones at least; then those
-/// that it is sent of each other device, in the order in which they come.
+/// The places of the shares that a device has: first those of consecutive vertices, at least its own;
+/// then, for each other device, those that it is sent, in the order in which they come.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// By new id.
+    /// The consecutive vertices, by new id.
     first: Range<u32>,
     /// For each device, the vertices that it is asked for, by new id and ascending.
     asked: Vec<Arc<[u32]>>,
 }
 
 impl Places {
-    /// Of the device of a part whose rows have such sources, by new id, and that is sent what they
-    /// ask for.
+    /// The places on the device of a part that is sent the shares its rows ask for. `sources` are the
+    /// sources of its rows, by new id.
     pub(crate) fn new(sources: &[u32], partition: &Partition, part: usize) -> Places {
         Places { first: partition.range(part), asked: asked(sources, partition, part) }
     }
 
-    /// Of a device that has the shares of all vertices, by new id.
+    /// The places on a device that has the shares of all vertices, in the order of new ids.
     pub(crate) fn of_all(partition: &Partition) -> Places {
         Places { first: 0..partition.vertices(), asked: Vec::new() }
     }
 
-    /// Where the first of the device's own vertices is.
+    /// The place of the first of the device's own vertices.
     pub(crate) fn of_own(&self, own: Range<u32>) -> u32 {
         own.start - self.first.start
     }
@@ -74,7 +74,7 @@ impl Places {
         &self.asked[device]
     }
 
-    /// Where their shares are.
+    /// The places of the shares that are sent by a device.
     pub(crate) fn of(&self, device: usize) -> Range<usize> {
         let before: usize = self.asked[..device].iter().map(|asked| asked.len()).sum();
         let first = self.first.len() + before;
@@ -86,12 +86,12 @@ impl Places {
         self.first.clone().chain(self.asked.iter().flat_map(|asked| asked.iter().copied()))
     }
 
-    /// The places of sources, of this device's rows, in a graph of so many vertices.
+    /// The places of the sources of this device's rows, in a graph of `vertices` vertices.
     pub(crate) fn of_sources(&self, sources: Vec<u32>, vertices: u32) -> Vec<u32> {
         if self.first.len() == vertices as usize {
             return sources;
         }
-        // Nobody looks for vertices that are in no place.
+        // Vertices without a place keep 0, which is never read: no row names them.
         let mut places = vec![0; vertices as usize];
         for (place, vertex) in (0..).zip(self.vertices()) {
             places[vertex as usize] = place;
@@ -101,13 +101,13 @@ impl Places {
     }
 }
 
-/// The vertices of each part, by new id and ascending, that rows with such sources ask for;
-/// none of their own `part`.
+/// The vertices of each part, by new id and ascending, that rows with these sources ask for;
+/// none of the rows' own `part`.
 pub(crate) fn asked(sources: &[u32], partition: &Partition, part: usize) -> Vec<Arc<[u32]>> {
     let is_asked: Vec<AtomicBool> =
         (0..partition.vertices()).map(|_| AtomicBool::new(false)).collect();
     sources.par_iter().in_pieces().filter(|&&source| source != NO_SOURCE).for_each(|&source| {
-        // Relaxed: read when all is over.
+        // Relaxed: read when all threads are done.
         is_asked[source as usize].store(true, Ordering::Relaxed);
     });
     let of = |owner: usize| {
@@ -118,7 +118,7 @@ pub(crate) fn asked(sources: &[u32], partition: &Partition, part: usize) -> Vec<
     (0..partition.parts()).map(of).collect()
 }
 
-/// Whose shares, by their rows; from where, and to where.
+/// The rows whose shares to pack; all shares; the packet.
 pub(crate) type Pack<R> = (Read<u32>, Read<R>, Write<R>);
 
 /// Puts shares into packets.

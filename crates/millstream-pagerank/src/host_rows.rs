@@ -12,8 +12,8 @@ const LANES: usize = 8;
 /// Arcs and rows of a block, roughly.
 const BLOCK: u64 = 1 << 14;
 
-/// Rows of a device, see [slices](crate::slices), and what of a sweep is the same
-/// for all.
+/// The rows of a device (see [slices](crate::slices)), and the parameters of a sweep that are the
+/// same for all rows.
 pub(crate) struct HostRows<'a, R> {
     offsets: &'a [u64],
     sources: &'a [u32],
@@ -23,8 +23,8 @@ pub(crate) struct HostRows<'a, R> {
     settings: Settings,
 }
 
-/// Of some rows: how much their ranks have changed, in L1, and the rank of those without arcs that
-/// leave.
+/// Sums over some rows: the L1 norm of their ranks' change, and the rank of dangling vertices among
+/// them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) change: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Of all these rows.
+    /// The total of some sums.
     pub(crate) fn total(all: impl Iterator<Item = Sums>) -> Sums {
         all.fold(Sums::default(), |all, its| Sums {
             change: all.change + its.change,
@@ -40,7 +40,7 @@ impl Sums {
         })
     }
 
-    /// Tells the host, which reads it when the kernel is over.
+    /// Writes the sums for the host, which reads them when the kernel is over.
     pub(crate) fn report(self, report: &[AtomicU64]) {
         for (word, sum) in report.iter().zip([self.change, self.dangling]) {
             // Release: pairs with the host's acquire.
@@ -50,8 +50,8 @@ impl Sums {
 }
 
 impl<'a, R: Real> HostRows<'a, R> {
-    /// As kernels take them: where arcs begin, their sources and weights; what the arcs weigh that
-    /// leave each owned vertex, and what comes to it from nowhere.
+    /// Takes kernel arguments: offsets, sources and weights of arcs; for each owned vertex, the weight of
+    /// all arcs that leave it, and its teleport rank.
     pub(crate) fn new(
         (offsets, sources, weights): (&'a [u64], &'a [u32], &'a [R]),
         (row_weights, teleport): (&'a [R], &'a [R]),
@@ -60,7 +60,7 @@ impl<'a, R: Real> HostRows<'a, R> {
         HostRows { offsets, sources, weights, row_weights, teleport, settings }
     }
 
-    /// Consecutive items with equally many arcs, each row counted as one more.
+    /// Blocks of consecutive items with about equally many arcs, where each row counts as one arc more.
     pub(crate) fn blocks(&self) -> Vec<Range<usize>> {
         let (mut blocks, mut first) = (Vec::new(), 0);
         for item in 1..self.offsets.len() {
@@ -83,9 +83,8 @@ impl<'a, R: Real> HostRows<'a, R> {
         }
     }
 
-    /// Sweeps the rows of some items. `known(place)` is what the vertex at a place has given before, none
-    /// beyond the last; what the rows of each item give from now on is told, in their order, by
-    /// `give(item, first row, shares)`.
+    /// Sweeps the rows of some items. `known(place)` is the previous share at a place, `None` past the last
+    /// place. Passes the new shares of each item's rows, in order, to `give(item, first row, shares)`.
     pub(crate) fn sweep(
         &self,
         items: Range<usize>,
@@ -115,8 +114,8 @@ impl<'a, R: Real> HostRows<'a, R> {
         all
     }
 
-    /// What comes along arcs to the rows of an item: to the first alone, if it is
-    /// a long one. In f64: rows of many arcs would lose what is small.
+    /// The sums of what comes along arcs to each row of an item; a long item has one row only.
+    /// In f64, since rows of many arcs would lose small terms.
     fn sums(&self, item: usize, known: &impl Fn(usize) -> Option<R>) -> [f64; SLICE] {
         let arcs = self.offsets[item] as usize..self.offsets[item + 1] as usize;
         let sources = &self.sources[arcs.clone()];
@@ -131,8 +130,8 @@ impl<'a, R: Real> HostRows<'a, R> {
     }
 }
 
-/// The sums of what comes along the arcs of an item, which have these sources. `comes(arc, source)` says
-/// that, if anything does.
+/// The sums over the arcs of an item, which have these sources. `comes(arc, source)` is what comes along an
+/// arc; `None` for padding.
 fn sums(sources: &[u32], is_long: bool, comes: impl Fn(usize, u32) -> Option<f64>) -> [f64; SLICE] {
     let (chunks, rest) = sources.as_chunks::<LANES>();
     let lanes = |first: usize, step: usize| {
@@ -148,7 +147,7 @@ fn sums(sources: &[u32], is_long: bool, comes: impl Fn(usize, u32) -> Option<f64
     };
     let mut sums = [0.0; SLICE];
     if is_long {
-        // By lanes, too: no addition waits for the one before.
+        // Summed by lanes, so that additions do not wait for each other.
         let rest =
             (chunks.len() * LANES..).zip(rest).filter_map(|(arc, &source)| comes(arc, source));
         sums[0] = lanes(0, 1).into_iter().chain(rest).sum();

@@ -1,6 +1,6 @@
-//! Sweeps of host devices that reach each other's memory: the shares of all vertices are in the first one's,
-//! where each device reads what its rows ask for, and writes what its vertices give. Their twins meet
-//! after each sweep.
+//! Sweeps of host devices that reach each other's memory: the first device's memory has the shares of all
+//! vertices. Each device reads there the shares that its rows ask for, and writes those of its own vertices.
+//! The devices' twins meet after each sweep.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::sweep::{Settings, is_over};
 use crate::sweep_memory::{SweepMemory, links, ranks};
 use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
 
-/// As for a single sweep; then the shares of all vertices, after even numbers of sweeps and after odd ones;
-/// which device sweeps; settings.
+/// As for a single sweep; then the shares of all vertices after even numbers of sweeps, and after odd ones;
+/// the device that sweeps; settings.
 type Signature<R> = (
     (Read<u64>, Read<u32>, Read<R>),
     (Read<R>, Read<R>),
@@ -33,14 +33,14 @@ type Signature<R> = (
 #[derive(Clone, Copy, Debug)]
 struct Course {
     sweeps: u32,
-    /// What the last sweep has changed, and the rank of vertices that no arc leaves.
+    /// The sums of the last sweep over all devices.
     sums: Sums,
 }
 
-/// What each device has summed up in the last sweep.
+/// Each device's sums of the last sweep.
 type AllSums = Arc<[Mutex<Sums>]>;
 
-/// Sweeps until the change is small enough; one at least.
+/// Sweeps at least once, until the change is small enough.
 pub(crate) async fn run<R: Real>(
     pull: &PullGraph<R>,
     options: &PageRankOptions,
@@ -105,10 +105,10 @@ fn kernel<R: Real>(
     })
 }
 
-/// What the twin sees of a [`Signature`].
+/// The twin's view of a [`Signature`].
 type View<'a, R> = <Signature<R> as Parameter>::View<'a>;
 
-/// A device's sweep after so many.
+/// One device's next sweep, after `sweeps` sweeps.
 fn sweep<R: Real>(
     view: &View<'_, R>,
     sweeps: u32,
@@ -117,8 +117,8 @@ fn sweep<R: Real>(
     let &(arcs, vertices, (even, odd), ..) = view;
     let [known, all] = if sweeps.is_multiple_of(2) { [even, odd] } else { [odd, even] };
     let rows = HostRows::new(arcs, vertices, settings);
-    // SAFETY: a share lies as its bits do, whose atomics have their size and alignment; and nobody
-    // writes what is known before all devices have met after this sweep.
+    // SAFETY: a share has the layout of its bits, and their atomics have the same size and alignment; and
+    // no device writes the known shares before all have met after this sweep.
     let known = unsafe { std::slice::from_raw_parts(known.as_ptr().cast::<R>(), known.len()) };
     let known = |place: usize| known.get(place).copied();
     let own = &all[settings.first_vertex as usize..];
@@ -131,7 +131,7 @@ fn sweep<R: Real>(
     Grid::of_blocks(blocks.len(), 1).for_each_block(|block| {
         for (items, sums) in &blocks[block.range] {
             let its = rows.sweep(items.clone(), known, give);
-            // No other block takes these.
+            // No other block locks this one.
             *sums.lock() = its;
         }
         Ok(())
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::pull::on_host_devices;
 
-    /// What it comes to, and the memory that it takes at most.
+    /// The result, and the most memory that a run takes.
     fn swept(graph: &CsrGraph, devices: usize, with_links: bool) -> (PageRankResult, u64) {
         let (context, pull) = on_host_devices(graph, devices, with_links);
         let ranks = context.block_on(pull.run(&PageRankOptions::default()));
@@ -161,13 +161,13 @@ mod tests {
         let options = GenerateOptions::default();
         let road = generate::road(100, 100, generate::KEEP_PERMILLE, &options).unwrap();
         let kron = generate::kron(10, 8, &options).unwrap();
-        // Of the star's ends everybody asks for the middle, and for theirs its owner alone.
+        // In the star, all devices ask for the middle vertex, and only its owner for the others.
         let arcs: Vec<_> = (0..2000).flat_map(|from| [(from, 2000), (2000, from)]).collect();
         let star = CsrGraph::from_edges(4001, &arcs).unwrap();
         for (graph, devices) in [(&road, 1), (&road, 4), (&kron, 3), (&kron, 16), (&star, 3)] {
             let [(ranks, _), (linked, _)] =
                 [false, true].map(|with_links| swept(graph, devices, with_links));
-            // Sums are of the same rows in the same order.
+            // Exactly equal: the same rows are summed in the same order.
             assert_eq!((ranks.iterations, &ranks.ranks), (linked.iterations, &linked.ranks));
             let bytes = |ranks: &PageRankResult| -> u64 {
                 ranks.statistics.links.iter().map(|link| link.bytes).sum()
@@ -181,8 +181,8 @@ mod tests {
     fn devices_have_the_shares_of_all_vertices_together() {
         let vertices = 1 << 18;
         let few = CsrGraph::from_edges(vertices, &[(0, 1), (vertices - 1, 0)]).unwrap();
-        // All vertices' shares are 1 MiB, three times with those that ranks start with; what their arcs
-        // weigh is another, on their owners.
+        // The shares of all vertices take 1 MiB, in three copies (even, odd, initial); the weights of their
+        // rows take another, spread over the owners.
         let (_, most) = swept(&few, 16, false);
         assert!(most < 5 << 20, "{most} bytes");
     }

@@ -1,8 +1,8 @@
-//! PageRank (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020): the chance to
-//! be at a vertex after many steps along arcs. Two ways to the same ranks: full
-//! sweeps in which every vertex *pulls* from its predecessors, and residuals that
-//! are *pushed* along arcs on a distributed worklist \[G §4.6.3\]. How both go, and what
-//! orders them, is in `README.md` of the folder `src`.
+//! PageRank (Ben-Nun et al., *Groute*, ACM TOPC 7(3), art. 18, 2020): the probability
+//! of being at a vertex after many steps along arcs. Two algorithms give the same ranks:
+//! full sweeps in which every vertex *pulls* from its predecessors, and residuals that
+//! are *pushed* along arcs on a distributed worklist \[G §4.6.3\]. `README.md` in the
+//! folder `src` says how both work, and what orders their memory accesses.
 
 mod askers;
 mod error;
@@ -32,7 +32,7 @@ pub use options::{Algorithm, PageRankOptions, Precision};
 pub use pagerank::{PageRank, PageRankResult};
 pub use real::Real;
 
-/// The CUDA C++ of pushes and of sweeps, to be compiled without running it.
+/// The CUDA C++ of pushes and of sweeps, for compiling without running.
 #[doc(hidden)]
 pub fn cuda_sources() -> Vec<millstream_device::CudaSource> {
     push::cuda_sources().into_iter().chain(pull::cuda_sources()).collect()

@@ -1,6 +1,5 @@
-//! Sweeps that the host starts one by one, after which the devices tell each other
-//! over links what their vertices give, as far as they are asked: on devices that do not write into each
-//! other's memory.
+//! Sweeps that the host starts one by one, on devices that do not write into each other's memory: after
+//! each sweep the devices tell each other, over links, the shares that others ask for.
 
 use std::time::Instant;
 
@@ -15,7 +14,7 @@ use crate::share::teleport;
 use crate::sweep::{PART_WORDS, REPORT, Signature, TOTALS, is_over, kernel, rank};
 use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
 
-/// Sweeps until the change is small enough; one at least.
+/// Sweeps at least once, until the change is small enough.
 pub(crate) async fn run<R: Real>(
     pull: &PullGraph<R>,
     options: &PageRankOptions,
@@ -61,7 +60,7 @@ pub(crate) async fn run<R: Real>(
     })
 }
 
-/// Everything that changes in a run: ranks start even.
+/// The workers, which hold everything that changes in a run; all vertices start with the same rank.
 async fn workers<'a, R: Real>(
     pull: &'a PullGraph<R>,
     graph: &Graph,
@@ -76,7 +75,7 @@ async fn workers<'a, R: Real>(
     };
     for from in 0..devices.len() {
         let told = pull.parts[from].tells.iter().map(Halo::len).enumerate();
-        // Most of many devices may have nothing to tell each other.
+        // Among many devices, most pairs may have nothing to tell each other.
         for (to, shares) in told.filter(|&(to, shares)| to != from && shares > 0) {
             let (sender, receiver) = graph.link(&devices[from], &devices[to], buffers(shares))?;
             ends[from].0.push((to, sender));
@@ -122,23 +121,23 @@ struct Worker<'a, R: Real> {
     place: usize,
     kernel: Kernel<Signature<R>>,
     pack: Kernel<Pack<R>>,
-    /// Its vertices, whose shares are the first that it has.
+    /// How many vertices it owns; their shares are in its first places.
     own: usize,
     places: &'a Places,
     outputs: Vec<(usize, Sender<R>)>,
     inputs: Vec<(usize, Receiver<R>)>,
     stream: Stream,
-    /// What comes from nowhere to each own vertex; empty if the same to all.
+    /// The teleport rank of each own vertex; empty if it is the same for all.
     teleport: DeviceBuffer<R>,
-    /// What vertices give along each arc, in the device's places: as of the last sweep, and the next.
+    /// Shares in the device's places: those of the last sweep, and those of the next.
     gives: [DeviceBuffer<R>; 2],
     totals: SharedBuffer<u64>,
     report: SharedBuffer<u64>,
 }
 
 impl<R: Real> Worker<'_, R> {
-    /// One sweep, and the exchange of what vertices give; the change and the rank
-    /// of the dangling vertices.
+    /// One sweep, and the exchange of shares. Returns the change and the rank of the
+    /// dangling vertices.
     async fn sweep(
         &mut self,
         options: &PageRankOptions,
@@ -157,7 +156,7 @@ impl<R: Real> Worker<'_, R> {
             &self.report,
             settings,
         );
-        // As many threads as rows, or as arcs in long rows would like.
+        // Enough threads for all rows, and more for the arcs of long rows.
         let size = self.own + part.sources.len();
         self.kernel.launch(&self.stream, size, arguments)?;
         self.exchange().await?;
@@ -167,7 +166,7 @@ impl<R: Real> Worker<'_, R> {
         Ok((sum(0)?, sum(1)?))
     }
 
-    /// Of the own vertices, after the last sweep.
+    /// The ranks of the own vertices after the last sweep.
     async fn ranks(&self) -> Result<Vec<f64>, FlowError> {
         let shares = self.stream.download(self.gives[0].part(0..self.own)?)?.await?;
         let weights = self.stream.download(&*self.pull.parts[self.place].row_weights)?.await?;
@@ -175,8 +174,8 @@ impl<R: Real> Worker<'_, R> {
         Ok(ranks.map(|(share, weight)| rank(share, weight).to_f64()).collect())
     }
 
-    /// Sends the others what they ask for, and receives what this device asks for. Nobody
-    /// waits for room: the last sweep's messages have all been received.
+    /// Sends the others the shares that they ask for, and receives those that this device asks for.
+    /// No sender waits for buffers: all messages of the last sweep have been received.
     async fn exchange(&mut self) -> Result<(), FlowError> {
         let (part, gives) = (&self.pull.parts[self.place], &mut self.gives[1]);
         for (to, output) in &mut self.outputs {
@@ -229,7 +228,7 @@ mod tests {
     use super::*;
     use crate::pull::on_host_devices;
 
-    /// Ranks, the bytes that went over links in each sweep, and those that devices had at most.
+    /// Ranks, the bytes that went over links in each sweep, and the most bytes that devices allocated.
     fn swept(graph: &CsrGraph, devices: usize) -> (Vec<f64>, u64, u64) {
         let (context, pull) = on_host_devices(graph, devices, true);
         let ranks = context.block_on(run(&pull, &PageRankOptions::default())).unwrap().unwrap();
@@ -259,14 +258,15 @@ mod tests {
         assert!(bytes < 2 * 4 * u64::from(star.vertices()), "{bytes}");
     }
 
-    /// Not what all vertices give, and no packets for those who have nothing to tell each other.
+    /// A device has no shares of other vertices, and no packets for devices that it has nothing to tell.
     #[test]
     fn devices_have_their_own_vertices_and_those_they_ask_for() {
         let vertices = 1 << 18;
         let few = CsrGraph::from_edges(vertices, &[(0, 1), (vertices - 1, 0)]).unwrap();
         let (ranks, _, most) = swept(&few, 16);
         assert!((ranks.iter().sum::<f64>() - 1.0).abs() < 1e-4);
-        // All vertices' shares are 1 MiB, twice; what their arcs weigh is another, on their owners.
+        // The shares of all vertices take 1 MiB, twice; the weights of their rows take another, spread
+        // over the owners.
         assert!(most < 4 << 20, "{most} bytes");
     }
 }

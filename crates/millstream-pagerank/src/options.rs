@@ -70,8 +70,8 @@ pub struct PageRankOptions {
     /// A run has converged when the L1 norm of what the last sweep has changed (pull), or of what another
     /// would change (push), is at most this, for ranks that sum to 1.
     pub tolerance: f64,
-    /// Sweeps (pull), or the work of so many (push), at most, converged or not. The work of a
-    /// sweep is a push of every vertex, and every arc once.
+    /// The most sweeps (pull), or the most work in units of a sweep (push), converged or not. The work of
+    /// a sweep is one push of every vertex, along every arc once.
     pub max_iterations: u32,
     /// The vertices that a step leads to when it follows no arc, each with a probability in proportion to
     /// how often it is listed; any vertex if empty.
@@ -111,10 +111,10 @@ impl Default for PageRankOptions {
 }
 
 impl PageRankOptions {
-    /// Whether they have a meaning, whatever the graph is.
+    /// Checks that the options have a meaning, whatever the graph is.
     ///
     /// # Errors
-    /// Damping or a tolerance that has none.
+    /// A damping or a tolerance without a meaning.
     pub fn check(&self) -> Result<()> {
         Ok(self.question().check_numbers()?)
     }
@@ -130,12 +130,12 @@ impl PageRankOptions {
         question
     }
 
-    /// Whether ranks are computed in f64: pushing, they always are.
+    /// Whether ranks are computed in f64; pushing always does.
     pub fn is_double(&self) -> bool {
         self.algorithm == Algorithm::Push || self.has_double_weights()
     }
 
-    /// Whether weights are f64, and what sweeps compute.
+    /// Whether weights, and the ranks of sweeps, are f64.
     pub fn has_double_weights(&self) -> bool {
         match self.precision {
             Precision::Auto => self.tolerance < 1e-6,

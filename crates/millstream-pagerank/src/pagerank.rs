@@ -23,7 +23,7 @@ use crate::{Algorithm, Error, PageRankOptions, Precision, Result};
 pub struct PageRankResult {
     /// They sum to 1, or to the number of vertices if that was asked for.
     pub ranks: Vec<f64>,
-    /// Sweeps (pull), or the work of as many (push): the number of pushes and of arcs followed,
+    /// Sweeps (pull), or the work in units of a sweep (push): the number of pushes and arcs followed,
     /// divided by the number of vertices and arcs, rounded up.
     pub iterations: u32,
     /// Whether vertices have pulled or pushed.
@@ -36,9 +36,9 @@ pub struct PageRankResult {
     /// What each device did, and what went over each link. When pulling, each vertex is one work
     /// item per sweep, and what is sent are shares.
     pub statistics: WorklistStatistics,
-    /// From the first sweep or item to the last, ranks left on the devices.
+    /// The time from the first sweep or item to the last, which leaves the ranks on the devices.
     pub run_time: Duration,
-    /// Bringing the ranks to the host.
+    /// The time to bring the ranks to the host.
     pub gather_time: Duration,
 }
 
@@ -67,7 +67,7 @@ pub struct PageRank {
 
 #[derive(Debug)]
 enum Uploaded {
-    /// No vertices: no ranks, on so many devices.
+    /// A graph without vertices, and so without ranks; and the number of devices.
     Nothing(usize),
     Pull32(PullGraph<f32>),
     Pull64(PullGraph<f64>),
@@ -127,7 +127,7 @@ impl PageRank {
         PageRank::boxed_upload(context, graph, Some(partition), options).await
     }
 
-    /// Boxed, so that it is compiled here, and not again in each program.
+    /// Boxed, so that it is compiled once here, not in every crate that calls it.
     fn boxed_upload<'a>(
         context: &'a Context,
         graph: &'a CsrGraph,
@@ -232,17 +232,17 @@ impl PageRank {
         Ok(())
     }
 
-    /// Options for the graph that is there.
+    /// Checks options for the uploaded graph, and adapts their precision to it.
     fn accepted(&self, options: PageRankOptions) -> Result<PageRankOptions> {
         options.question().check_for(self.vertices)?;
         let has_double = self.options.has_double_weights();
-        // A graph that is there in f64 serves any tolerance.
+        // A graph uploaded in f64 serves any tolerance.
         let precision = match options.precision {
             Precision::Auto if has_double => Precision::F64,
             precision => precision,
         };
         let options = PageRankOptions { precision, ..options };
-        // A push has weights of some precision only.
+        // Of a push, only the weights have a choice of precision.
         let has_precision = self.options.algorithm == Algorithm::Pull || self.options.weighted;
         let others = [
             (options.algorithm != self.options.algorithm, "algorithm"),
@@ -255,8 +255,8 @@ impl PageRank {
         Ok(options)
     }
 
-    /// Computes the ranks until they are close enough or the most iterations are
-    /// made: see [`PageRankResult::converged`].
+    /// Computes the ranks until they are close enough, or until the most iterations
+    /// have been made: see [`PageRankResult::converged`].
     ///
     /// # Errors
     /// The first cause of any failure below.
@@ -314,8 +314,8 @@ impl PageRank {
             Uploaded::Push32(graph) => graph.run(options).await?,
             Uploaded::Push64(graph) => graph.run(options).await?,
         };
-        // Without any iteration the change is infinite. What the last sweep gave may be too much,
-        // though its change was not.
+        // Without any iteration the change is infinite. Ranks may be infinite even if the last sweep's
+        // change was finite.
         let is_finite = found.change.is_finite()
             && found.ranks.par_iter().in_pieces().all(|rank| rank.is_finite());
         if options.max_iterations > 0 && !is_finite {
@@ -350,8 +350,8 @@ mod tests {
 
     use super::*;
 
-    /// A share by such weights is infinite in f32, unless the weights are made moderate first. In the
-    /// second graph only at the start, and what is infinite then goes around for ever.
+    /// With such weights shares are infinite in f32, unless the weights are made moderate first. In the
+    /// second graph only the first shares are, but infinity then goes round for ever.
     #[test]
     fn ranks_beyond_their_type_are_an_error_at_once() {
         let both = [(0, 1, 1e-40f32), (1, 0, 1e-40)];

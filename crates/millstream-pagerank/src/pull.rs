@@ -1,4 +1,4 @@
-//! PageRank by full sweeps: every vertex pulls what its predecessors give.
+//! PageRank by full sweeps: every vertex pulls its predecessors' shares.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -27,15 +27,15 @@ use crate::{
     host_sweeps, linked_sweeps, sweep,
 };
 
-/// The graph on the devices, every row with the arcs that come in.
+/// The graph on the devices, in rows of incoming arcs.
 #[derive(Debug)]
 pub(crate) struct PullGraph<R: Real> {
     pub(crate) context: Context,
     pub(crate) partition: Partition,
     pub(crate) parts: Vec<PullPart<R>>,
-    /// What the arcs of each vertex weigh that leave it, by new id.
+    /// The weight of all arcs that leave each vertex, by new id.
     pub(crate) row_weights: Vec<f64>,
-    /// The rank of all vertices that no step leaves along an arc, when ranks are even.
+    /// The rank of all dangling vertices together, when all vertices have the same rank.
     pub(crate) dangling: f64,
     /// How long making it took.
     time: Duration,
@@ -45,37 +45,37 @@ pub(crate) struct PullGraph<R: Real> {
 #[derive(Debug)]
 pub(crate) struct PullPart<R: Real> {
     pub(crate) offsets: Arc<DeviceBuffer<u64>>,
-    /// By their places among the shares that the device has.
+    /// The sources of arcs, by the places of their shares on the device.
     pub(crate) sources: Arc<DeviceBuffer<u32>>,
     pub(crate) weights: Arc<DeviceBuffer<R>>,
     pub(crate) row_weights: Arc<DeviceBuffer<R>>,
-    /// What all vertices give when ranks are even, where the device has the shares of all.
+    /// The shares of all vertices when all ranks are equal; empty unless the device has the shares of all.
     pub(crate) even: Arc<DeviceBuffer<R::Bits>>,
     /// See [`Askers::of_items`]; empty unless several devices form a gang.
     pub(crate) askers: Arc<DeviceBuffer<u32>>,
-    /// Shares that each device is told after a sweep, or reads where they lie.
+    /// How many of this part's shares each device is told after a sweep, or reads where they lie.
     pub(crate) told: Vec<u64>,
-    /// What each device is told over links.
+    /// Which of this part's shares each device is told over links.
     pub(crate) tells: Vec<Halo>,
-    /// The rows that are named there.
+    /// The list of rows that `tells` refers to.
     pub(crate) told_rows: Arc<DeviceBuffer<u32>>,
-    /// Where the device finds which shares: those of all vertices, unless it is told over links.
+    /// The places of shares on this device: of those of all vertices, unless it is told over links.
     pub(crate) places: Places,
-    /// Rows that all blocks of a GPU share.
+    /// How many rows all blocks of a GPU share.
     pub(crate) shared_rows: u32,
     block_rows: u32,
     long_rows: u32,
     wide_slices: u32,
 }
 
-/// How devices learn what the vertices of others give.
+/// How devices learn the shares of other devices' vertices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
-    /// Each GPU has the shares of all vertices, into which the others write.
+    /// Each GPU has the shares of all vertices, and the others write theirs into it.
     Gang,
-    /// The first host device has the shares of all vertices, for all.
+    /// The first host device has the shares of all vertices, which all devices use.
     Common,
-    /// Packets bring what rows ask for.
+    /// Packets bring the shares that rows ask for.
     Links,
 }
 
@@ -90,8 +90,8 @@ impl Exchange {
 }
 
 impl<R: Real> PullGraph<R> {
-    /// Uploads a graph in the parts of `partition`, or in blocks with equally many of the arcs that come
-    /// in. The GPUs of a gang make their slices themselves.
+    /// Uploads a graph in the parts of `partition`, or in blocks that equally many arcs enter. The GPUs of a
+    /// gang make their slices themselves.
     pub(crate) async fn new(
         context: &Context,
         graph: &CsrGraph,
@@ -106,7 +106,7 @@ impl<R: Real> PullGraph<R> {
         };
         let (partition, rows) = match exchange {
             Exchange::Gang => match of_gpus(context, graph, &parts_of, is_weighted).await {
-                // Slices alone need less memory, and may have rows of any length.
+                // Slices made by the host need less GPU memory, and may have rows of any length.
                 Err(Error::Traversal(error)) if error.is_too_much() => {
                     of_host(context, graph, parts_of, is_weighted)?
                 }
@@ -127,7 +127,7 @@ impl<R: Real> PullGraph<R> {
         Ok(PullGraph { context, partition, parts, row_weights, dangling, time })
     }
 
-    /// What its rows have cost.
+    /// What the rows in slices have cost.
     pub(crate) fn layout(&self) -> Layout {
         let bytes = |part: &PullPart<R>| {
             let words = part.sources.len() + part.askers.len() + part.told_rows.len();
@@ -150,7 +150,7 @@ impl<R: Real> PullGraph<R> {
         }
     }
 
-    /// Even ranks.
+    /// The result without any sweep: all ranks are equal.
     fn unswept(&self) -> PageRankResult {
         let vertices = self.row_weights.len();
         PageRankResult {
@@ -165,7 +165,7 @@ impl<R: Real> PullGraph<R> {
         }
     }
 
-    /// What each device has done in so many sweeps, and told others of.
+    /// The work of each device in `sweeps` sweeps, and the shares that it has told others.
     pub(crate) fn swept(&self, sweeps: u32, links: Vec<LinkStatistics>) -> WorklistStatistics {
         let sweeps = u64::from(sweeps);
         let told = |from: usize, to: usize| self.parts[from].told[to];
@@ -190,12 +190,12 @@ impl<R: Real> PullGraph<R> {
         own.start as usize..own.end as usize
     }
 
-    /// Whether all rows are in slices, and arcs count once each.
+    /// Whether all rows are in slices and no arcs have weights.
     pub(crate) fn is_plain(&self) -> bool {
         self.parts.iter().all(|part| part.long_rows == 0 && part.weights.is_empty())
     }
 
-    /// Settings of a sweep on a device, the dangling vertices having this rank in all.
+    /// Settings of a sweep on a device; `dangling` is the rank of all dangling vertices together.
     pub(crate) fn settings(
         &self,
         place: usize,
@@ -215,7 +215,8 @@ impl<R: Real> PullGraph<R> {
         }
     }
 
-    /// What every vertex gets from nowhere and of the dangling ones, these having such a rank in all.
+    /// The rank that every vertex gets from teleports (if these lead anywhere) and from dangling vertices, as
+    /// a function of the rank of all dangling vertices together.
     pub(crate) fn base(
         &self,
         options: &PageRankOptions,
@@ -225,13 +226,13 @@ impl<R: Real> PullGraph<R> {
         move |dangling| (nowhere + damping * dangling) / vertices
     }
 
-    /// What vertices give at the start, when ranks are even, in the places of a device.
+    /// The shares at the start, when all ranks are equal, in the places of a device.
     pub(crate) fn even_shares(&self, places: &Places) -> Vec<R> {
         places.vertices().map(even_share(&self.row_weights)).collect()
     }
 }
 
-/// The rows of a part, made by whom it is.
+/// The rows of a part, made by the host or by the part's GPU.
 enum Rows<R: Real> {
     Host(SlicedRows<R>),
     Gpu(GpuSlices<R>),
@@ -253,7 +254,7 @@ impl<R: Real> Rows<R> {
     }
 }
 
-/// Rows that GPUs make, which get all arcs first, and the order of the vertices.
+/// Rows that GPUs make after the upload of all arcs, and the order of the vertices.
 async fn of_gpus<R: Real>(
     context: &Context,
     graph: &CsrGraph,
@@ -281,8 +282,8 @@ fn of_host<R: Real>(
     Ok((partition, rows))
 }
 
-/// The arcs the other way round, their weights only if they count. Of a symmetric graph
-/// these are the same.
+/// The transpose, with weights only if they count. For a symmetric graph, the graph
+/// itself.
 fn transposed(graph: &CsrGraph, is_weighted: bool) -> Result<Cow<'_, CsrGraph>> {
     Ok(match is_weighted {
         true if graph.is_symmetric_with_weights() => Cow::Borrowed(graph),
@@ -292,14 +293,14 @@ fn transposed(graph: &CsrGraph, is_weighted: bool) -> Result<Cow<'_, CsrGraph>> 
     })
 }
 
-/// What parts are made of, beside their rows.
+/// What parts are made from, beside their rows.
 struct HostGraph<'a, R: Real> {
     partition: &'a Partition,
     row_weights: &'a [f64],
     exchange: Exchange,
-    /// What all vertices give when ranks are even, where a device has the shares of all.
+    /// The shares of all vertices when all ranks are equal; empty if links tell shares.
     even: Arc<Vec<R::Bits>>,
-    /// Unless there is nobody else, or links tell.
+    /// `None` if there is only one device, or if links tell shares.
     askers: Option<Askers>,
 }
 
@@ -323,7 +324,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
         HostGraph { partition, row_weights, exchange, even, askers }
     }
 
-    /// A part, when the stream has come so far; it tells nobody anything over links.
+    /// A part, ready when the work given to the stream is done. It tells nothing over links yet.
     fn upload(&self, stream: &Stream, place: usize, rows: Rows<R>) -> Result<PullPart<R>> {
         let partition = self.partition;
         let own = partition.range(place);
@@ -376,8 +377,7 @@ impl<'a, R: Real> HostGraph<'a, R> {
     }
 }
 
-/// How many of a part's `own` rows each device asks for: all of each item that it is among the
-/// `askers` of.
+/// How many of a part's `own` rows each device is told: all rows of each item of which it is an asker.
 fn told(askers: &[u32], slices: &Slices, own: usize, devices: usize) -> Vec<u64> {
     let told = |device: usize| {
         let asked = askers.iter().enumerate().filter(|(_, its)| *its >> device & 1 != 0);
@@ -387,8 +387,8 @@ fn told(askers: &[u32], slices: &Slices, own: usize, devices: usize) -> Vec<u64>
     (0..devices).map(told).collect()
 }
 
-/// What devices tell each other over links: of each one's vertices what the rows of each
-/// other one ask for.
+/// Sets up what devices tell each other over links: each device the shares of its vertices that the
+/// rows of each other device ask for.
 async fn upload_halos<R: Real>(
     context: &Context,
     partition: &Partition,
@@ -407,7 +407,7 @@ async fn upload_halos<R: Real>(
     Ok(())
 }
 
-/// What a vertex gives when the ranks of all are even.
+/// The share of a vertex when all ranks are equal.
 fn even_share<R: Real>(row_weights: &[f64]) -> impl Fn(u32) -> R + Sync {
     let even = 1.0 / row_weights.len() as f64;
     move |vertex| R::from_f64(share(even, row_weights[vertex as usize]))
@@ -420,15 +420,15 @@ fn lent<T: millstream_device::Pod + Send + Sync>(
     stream.lent(items).map(Arc::new)
 }
 
-/// The CUDA C++ of single sweeps, of a gang's and of halos, each with the kernels of both
-/// types, and of slices, to be compiled without running it.
+/// The CUDA C++ of single sweeps, of a gang's sweeps and of halos, each with the kernels of both types,
+/// and of slices, for compiling without running.
 pub(crate) fn cuda_sources() -> Vec<CudaSource> {
     let gang = gang_sweeps::cuda_source(false, false);
     let sweeps = [sweep::cuda_source(false), gang, halo::cuda_source("pack_f32")];
     sweeps.into_iter().chain(gpu_slices::cuda_sources()).collect()
 }
 
-/// A graph on so many host devices, in blocks, with links between them or without.
+/// A graph on `devices` host devices, in blocks, with links between them or without.
 #[cfg(test)]
 pub(crate) fn on_host_devices(
     graph: &CsrGraph,

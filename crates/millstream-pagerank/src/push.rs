@@ -13,60 +13,60 @@ use millstream_worklist::{CudaProgram, Program, problem};
 use crate::real::Real;
 
 problem! {
-    /// One device's part of the graph, its ranks, and residuals for all vertices. For vertices of
-    /// other devices, a residual is what has accumulated and is not sent yet.
+    /// One device's part of the graph, its ranks, and residuals for all vertices. The residual of
+    /// another device's vertex is what has accumulated here and is not sent yet.
     pub struct Problem<R: Real>, ProblemView {
         /// Row index of the owned vertices.
         pub offsets: Read<u64>,
-        /// Of each arc that leaves them.
+        /// The targets of the arcs that leave them.
         pub targets: Read<u32>,
-        /// Of each of these arcs; empty if they count once each.
+        /// The weights of these arcs; empty if arcs count once each.
         pub weights: Read<R>,
-        /// Of the owned vertices; 0 for one that no step leaves along an arc.
+        /// For each owned vertex, 1 over the weight of its row; 0 if the vertex is dangling.
         pub inverse_row_weights: Read<f64>,
         /// What a push of each owned vertex costs, in arcs; at least 1.
         pub costs: Read<f32>,
-        /// Of all vertices: the bits of f64, as ranks.
+        /// The residuals of all vertices, as bits of f64, like `ranks`.
         pub residuals: Shared<u64>,
-        /// Of the owned vertices.
+        /// The ranks of the owned vertices.
         pub ranks: Shared<u64>,
-        /// One number: how many pushes and arcs the device may still do. It is reduced even by what
-        /// is then refused, so it may be negative, in the bits of an `i64`.
+        /// One number: how many pushes and arcs the device may still do. Refused pushes reduce it, too,
+        /// so it may become negative; it has the bits of an `i64`.
         pub allowance: Shared<u64>,
         /// First vertex of each device, and the number of vertices.
         pub owners: Read<u32>,
-        /// How a push goes.
+        /// The settings of a push.
         pub settings: Value<Settings>,
     }
 }
 
 millstream_device::cuda_struct! {
-    /// How a push goes, as kernels take it.
+    /// The settings of a push, as kernels take them.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     pub struct Settings as "millstream::PushSettings" {
         /// The chance of a step along an arc.
         pub damping: f64,
-        /// Owned vertices with a residual up to this times their cost are left alone.
+        /// Owned vertices with a residual of at most this times their cost are not pushed.
         pub threshold: f64,
-        /// Residuals of this size, for a cost of 1, go first.
+        /// Residuals of this times the vertex's cost, or more, go first.
         pub top: f64,
         /// The first vertex that the device owns.
         pub first: u64,
     }
 }
 
-/// PageRank by pushing, with weights of type `R`. A residual, which may be negative, is what a
-/// vertex's rank must still change by before its successors have heard of it. Ranks and
-/// residuals are f64: many small ones come together.
+/// PageRank by pushing, with weights of type `R`. A residual, which may be negative, is a change of a
+/// vertex's rank that is still to be added to the rank and passed on to its successors. Ranks and
+/// residuals are f64, since many small ones are summed.
 #[derive(Debug)]
 pub struct Push<R>(PhantomData<R>);
 
 impl<R> Push<R> {
-    /// How a push goes is in its [`Problem`].
+    /// The program; its settings are in its [`Problem`].
     pub const PROGRAM: Push<R> = Push(PhantomData);
 }
 
-/// Steps of priority in which residuals halve; as in `push.cuh`.
+/// Priority steps for each halving of a residual; as in `push.cuh`.
 const STEPS_OF_HALVING: f64 = 4.0;
 
 /// The value now.
@@ -88,7 +88,7 @@ fn add_to(word: &AtomicU64, value: f64) -> f64 {
     }
 }
 
-/// Leaves zero, and returns the value before.
+/// Replaces the value by zero, and returns the value before.
 fn take(word: &AtomicU64) -> f64 {
     // Relaxed: as above.
     f64::from_bits(word.swap(0, Relaxed))
@@ -99,7 +99,7 @@ fn cost<R: Real>(view: &ProblemView<'_, R>, vertex: u32) -> f64 {
     view.costs[vertex as usize - view.settings.first as usize].into()
 }
 
-/// Whether the residual of an owned vertex has become worth a push.
+/// Whether adding `value` makes the residual of an owned vertex worth a push.
 fn crosses<R: Real>(view: &ProblemView<'_, R>, vertex: u32, before: f64, value: f64) -> bool {
     let threshold = view.settings.threshold * cost(view, vertex);
     before.abs() <= threshold && (before + value).abs() > threshold
@@ -109,7 +109,7 @@ impl<R: Real> VertexProgram for Push<R> {
     type Value = f64;
     type Problem = Problem<R>;
 
-    /// Whatever has come together for a vertex goes out at once. Takes it: every
+    /// All that has accumulated for a vertex goes out at once. It is taken from the residual, so every
     /// packet must be sent.
     fn value(&self, view: &VertexView<'_, Self>, vertex: u32) -> f64 {
         take(&view.residuals[vertex as usize])
@@ -120,11 +120,11 @@ impl<R: Real> VertexProgram for Push<R> {
         !is_own || crosses(view, vertex, before, value)
     }
 
-    /// What brings much for its cost goes first: small residuals come together
-    /// meanwhile, and are pushed once.
+    /// Vertices with a large residual for their cost go first: meanwhile small residuals accumulate, and
+    /// are pushed once.
     fn priority(&self, view: &VertexView<'_, Self>, vertex: u32) -> u32 {
         let residual = get(&view.residuals[vertex as usize]).abs();
-        // A cast stays in the range of the type: nothing left is the first.
+        // The cast saturates. A vertex with no residual left goes first.
         let top = view.settings.top * cost(view, vertex);
         let steps = STEPS_OF_HALVING * (top / residual).log2();
         if residual > 0.0 { steps as u32 } else { 0 }
@@ -155,7 +155,7 @@ impl<R: Real> VertexProgram for Push<R> {
     ) {
         let row = place.row(vertex);
         let arcs = place.arcs(view.offsets, vertex);
-        // Relaxed: only how much is left counts.
+        // Relaxed: only the number itself matters; it orders nothing.
         if view.allowance[0].fetch_sub(arcs.len() as u64 + 1, Relaxed) as i64 <= 0 {
             return;
         }
@@ -163,7 +163,7 @@ impl<R: Real> VertexProgram for Push<R> {
         add_to(&view.ranks[row], residual);
         let share = view.settings.damping * residual;
         let inverse = view.inverse_row_weights[row];
-        // What dangling vertices give is seen in their ranks.
+        // What dangling vertices give is computed from their ranks later.
         if inverse == 0.0 {
             return;
         }
@@ -178,8 +178,8 @@ impl<R: Real> VertexProgram for Push<R> {
                 continue;
             }
             let before = add_to(&view.residuals[target as usize], value);
-            // Small residuals of one device may be large together: all are sent.
-            // One that is not sent yet takes this one along.
+            // Residuals that are small on each device may be large together: all are sent.
+            // If one is still waiting to be sent, this one goes with it.
             let emits = match place.owns(target) {
                 true => crosses(view, target, before, value),
                 false => before == 0.0,
@@ -191,7 +191,7 @@ impl<R: Real> VertexProgram for Push<R> {
     }
 }
 
-/// The CUDA C++ of both types, to be compiled without running it.
+/// The CUDA C++ of both types, for compiling without running.
 pub(crate) fn cuda_sources() -> Vec<CudaSource> {
     fn of<R: Real>() -> impl Iterator<Item = CudaSource> {
         let cuda = Vertices::<Push<R>>::cuda().into_iter();

@@ -1,4 +1,4 @@
-//! The graph as pushes need it.
+//! The graph in the form that pushes need.
 
 use std::iter::repeat;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use crate::share::{by_new_id, even_inflow, inverse_row_weights};
 /// What a push costs beside its arcs, in arcs.
 const FIXED_COST: f64 = 8.0;
 
-/// The graph on the devices, every row with the arcs that leave.
+/// The graph on the devices, in rows of outgoing arcs.
 #[derive(Debug)]
 pub(crate) struct PushGraph<R: Real> {
     pub(crate) graph: DistributedGraph,
     pub(crate) inverse: Vec<Arc<DeviceBuffer<f64>>>,
     pub(crate) weights: Vec<Arc<DeviceBuffer<R>>>,
-    /// On each device, of its own vertices.
+    /// The costs of each device's own vertices, on that device.
     pub(crate) costs_on_devices: Vec<Arc<DeviceBuffer<f32>>>,
     /// What a push of each vertex costs, by new id.
     pub(crate) costs: Vec<f64>,
-    /// What each vertex gets along arcs when every vertex that has some has the same
-    /// rank, by new id: see [`even_inflow`].
+    /// What each vertex gets along arcs when all vertices have the same rank, by new
+    /// id: see [`even_inflow`].
     pub(crate) inflow: Vec<f64>,
     /// Whether no step leaves a vertex along an arc, by new id.
     pub(crate) is_dangling: Vec<bool>,
-    /// Whether no vertex has so many arcs that residuals come together where they lead to.
+    /// Whether no vertex has so many arcs that many residuals accumulate at it.
     pub(crate) is_mesh_like: bool,
-    /// What it takes to push each vertex once, in pushes and arcs gone along.
+    /// What it takes to push each vertex once, in pushes and arcs followed.
     pub(crate) sweep: u64,
 }
 

@@ -14,18 +14,18 @@ use crate::real::Real;
 use crate::share::teleport;
 use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
 
-/// Pushes of a vertex, on average, until the threshold falls back; on GPUs, to which it costs more to
-/// look at all that is deferred, by measurement.
+/// Pushes of a vertex, on average, until the threshold falls back. Both are measured; on GPUs it costs
+/// more to look at all deferred vertices.
 const PUSHES_UNTIL_FALL: u64 = 1;
 const GPU_PUSHES_UNTIL_FALL: u64 = 8;
 
-/// Ranks so far, and residuals, by new id. What dangling vertices give is in neither.
+/// Ranks so far, and residuals, by new id. Neither includes what dangling vertices give.
 struct Pushed {
     ranks: Vec<f64>,
     residuals: Vec<f64>,
 }
 
-/// One device's words.
+/// One device's memory.
 struct Words {
     residuals: SharedBuffer<u64>,
     ranks: SharedBuffer<u64>,
@@ -37,9 +37,9 @@ struct PushRun<'a, R: Real> {
     graph: &'a PushGraph<R>,
     options: &'a PageRankOptions,
     words: Vec<Words>,
-    /// Pushes, and arcs gone along.
+    /// Pushes, and arcs followed.
     work: u64,
-    /// Whether every residual is below its threshold, as far as the last passes went.
+    /// Whether the pushes since this was last set left every residual below its threshold.
     is_settled: bool,
     statistics: WorklistStatistics,
     run_time: Duration,
@@ -65,8 +65,8 @@ impl<R: Real> PushGraph<R> {
         let mut spread = Pushed { ranks: vec![0.0; vertices], residuals: vec![even; vertices] };
         let mut run = PushRun::new(self, options)?;
         let (mut ranks, mut change) = (vec![even; vertices], f64::INFINITY);
-        // Ranks come to about so much before they are scaled; should it be less, or residuals count
-        // twice, there is another pass. Of all that there is to push, half is worth it in any case.
+        // Ranks sum to about this before they are scaled; if they sum to less, or residuals count twice,
+        // another pass follows. At least half of the initial residuals is pushed in any case.
         let sum_about = if is_even { own.ranks.iter().sum() } else { 1.0 };
         let mut left = (options.tolerance * sum_about).min((1.0 - damping) / 2.0);
         while change > options.tolerance && run.has_a_sweep_left() {
@@ -84,7 +84,7 @@ impl<R: Real> PushGraph<R> {
                 factor = given / (1.0 - self.given(&spread, damping));
             }
             (ranks, change) = sum(&own, &spread, factor, &leads);
-            // Else what was too much for one device is first gone on with.
+            // Otherwise a device used up its allowance: the next pass first goes on with the same `left`.
             if run.is_settled {
                 left /= 2.0;
             }
@@ -98,8 +98,8 @@ impl<R: Real> PushGraph<R> {
         damping * dangling.map(|(rank, _)| rank).sum::<f64>()
     }
 
-    /// Even ranks, but for dangling vertices, which start at what they come to: the nearer, the
-    /// less there is to push. Residuals are what the first sweep would change.
+    /// Equal ranks, except that dangling vertices start with what a first sweep would give them: the nearer
+    /// to the result, the less there is to push. Residuals are what the first sweep would change.
     fn even_start(&self, damping: f64) -> Pushed {
         let even = 1.0 / f64::from(self.graph.vertices());
         let given = |inflow: &f64| (1.0 - damping) * even + damping * inflow;
@@ -112,8 +112,8 @@ impl<R: Real> PushGraph<R> {
     }
 }
 
-/// The ranks `own + factor * spread`, scaled to sum to 1, and what a sweep would change of them, in
-/// L1, if steps that follow no arc lead to where `leads` says: see `README.md`.
+/// The ranks `own + factor * spread`, scaled to sum to 1, and the L1 norm of what a sweep would change
+/// in them, if steps that follow no arc go where `leads` says: see `README.md`.
 fn sum(own: &Pushed, spread: &Pushed, factor: f64, leads: &[f64]) -> (Vec<f64>, f64) {
     let add = |own: &[f64], spread: &[f64]| -> Vec<f64> {
         own.iter().zip(spread).map(|(own, spread)| own + factor * spread).collect()
@@ -160,8 +160,8 @@ impl<'a, R: Real> PushRun<'a, R> {
         self.work_left() >= self.graph.sweep
     }
 
-    /// Pushes until all residuals are at most `left` together, or a device has done as much as
-    /// it may: its part of what is left to do.
+    /// Pushes until all residuals together are at most `left`, or a device has used up its allowance:
+    /// its part of the work left.
     async fn push(&mut self, pushed: &mut Pushed, left: f64) -> Result<()> {
         let (graph, costs) = (&self.graph.graph, &self.graph.costs);
         let threshold = left / costs.iter().sum::<f64>();
@@ -185,8 +185,8 @@ impl<'a, R: Real> PushRun<'a, R> {
         let worklist = worklist.worklist(graph.context(), program, problems, vertices, *patience);
         let mut worklist = worklist.delta(Some(1));
         if !self.graph.is_mesh_like {
-            // Residuals grow while they wait. A threshold far below the largest would let packets be
-            // pushed one by one, as they come: work many times over.
+            // Residuals grow while they wait. With a threshold far below the largest residual, packets
+            // would be pushed one by one as they come, which multiplies the work.
             let all_gpus = graph.context().all_gpus();
             let pushes = if all_gpus { GPU_PUSHES_UNTIL_FALL } else { PUSHES_UNTIL_FALL };
             worklist = worklist.falls_after(pushes * vertices as u64);
@@ -198,7 +198,7 @@ impl<'a, R: Real> PushRun<'a, R> {
         self.download(pushed, allowance).await
     }
 
-    /// `settings` are those of the device whose first vertex is given.
+    /// `settings` maps a device's first vertex to its settings.
     fn problems(&self, settings: impl Fn(u64) -> Settings) -> Vec<Arc<Problem<R>>> {
         let parts = self.graph.graph.parts().iter().zip(&self.words).enumerate();
         let problem = |(place, (part, words)): (usize, (&Part, &Words))| Problem {
@@ -216,8 +216,8 @@ impl<'a, R: Real> PushRun<'a, R> {
         parts.map(problem).map(Arc::new).collect()
     }
 
-    /// Gives every owner its ranks and residuals; all other residuals are 0, as everything is
-    /// sent.
+    /// Gives every owner its ranks and residuals; all other residuals are 0 already, as all of them
+    /// have been sent.
     async fn upload(&self, pushed: &Pushed, allowance: u64) -> Result<()> {
         let devices = self.graph.graph.context().devices().iter().zip(&self.words);
         let mut completions = Vec::new();
@@ -247,7 +247,7 @@ impl<'a, R: Real> PushRun<'a, R> {
             let ranks = stream.download_shared(&words.ranks, 0..words.ranks.len())?;
             let left = stream.download_shared(&words.allowance, 0..1)?;
             ranks.append_to(&mut pushed.ranks, f64::from_bits).await?;
-            // What was refused counts, too: less than nothing is left then.
+            // Refused pushes are subtracted too, so `left` may be negative.
             let left = left.await?.into_iter().map(|left| left as i64).sum::<i64>();
             self.is_settled &= left > 0;
             self.work += allowance - left.max(0) as u64;
@@ -258,7 +258,7 @@ impl<'a, R: Real> PushRun<'a, R> {
 
     /// `ranks` are by new id.
     fn finish(self, ranks: Vec<f64>, change: f64) -> PageRankResult {
-        // The last row may have been more than was allowed.
+        // The last row pushed may have exceeded the allowance.
         let most = self.options.max_iterations;
         let iterations = self.work.div_ceil(self.graph.sweep).min(most.into()) as u32;
         PageRankResult {
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
     use crate::PageRank;
 
-    /// The most that the last of so many devices allocates, in bytes.
+    /// The most bytes that the last device allocates.
     fn peak(parts: &Partition, queue_entries: Option<usize>) -> u64 {
         let path: Vec<_> = (1..parts.vertices()).map(|to| (to - 1, to)).collect();
         let graph = CsrGraph::from_edges(parts.vertices(), &path).unwrap();
@@ -317,7 +317,7 @@ mod tests {
         assert!(peak < 2 << 20, "{peak} bytes");
     }
 
-    /// In sweeps. Where packets were pushed as they came, eight devices did three times as much.
+    /// Work in sweeps. When packets were pushed as they came, eight devices did three times as much.
     #[test]
     fn more_devices_do_hardly_more_work() {
         let graph = generate::kron(10, 16, &GenerateOptions::default()).unwrap();

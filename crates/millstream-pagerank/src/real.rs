@@ -8,7 +8,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// f32 or f64, in memory that many kernels change at once.
+/// f32 or f64, as kept in memory that many threads change at once.
 #[doc(hidden)]
 pub trait Real:
     sealed::Sealed
@@ -23,20 +23,20 @@ pub trait Real:
 {
     /// Whether it has 64 bits.
     const IS_DOUBLE: bool;
-    /// Nothing.
+    /// Zero.
     const ZERO: Self;
-    /// What it is kept as where many change it.
+    /// The integer type that has its bits, in memory that many threads change.
     type Bits: AtomicPod + std::fmt::Debug;
 
-    /// The nearest one.
+    /// The nearest value of this type.
     fn from_f64(value: f64) -> Self;
-    /// Exactly.
+    /// The same value as an f64, exactly.
     fn to_f64(self) -> f64;
-    /// Without its sign.
+    /// The absolute value.
     fn abs(self) -> Self;
-    /// As it is kept.
+    /// Its bits.
     fn to_bits(self) -> Self::Bits;
-    /// From what is kept.
+    /// The value with these bits.
     fn from_bits(bits: Self::Bits) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! What a vertex gives along its arcs, and where a step leads that follows none.
+//! The share that a vertex gives along each of its arcs, and where steps that follow no arc lead.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -9,8 +9,8 @@ use rayon::prelude::*;
 
 use crate::PageRankOptions;
 
-/// What the arcs of each vertex weigh that leave it (their number, unless weighted); 0
-/// for a vertex that no step leaves along an arc. By original id.
+/// The weight of all arcs that leave each vertex (their number, unless weighted), by original
+/// id; 0 for a vertex that no step leaves along an arc.
 pub(crate) fn row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f64> {
     let row_weight = |vertex: u32| -> f64 {
         match graph.weights().filter(|_| is_weighted) {
@@ -26,13 +26,13 @@ pub(crate) fn row_weights(graph: &CsrGraph, is_weighted: bool) -> Vec<f64> {
     rows_of(graph).map(row_weight).collect()
 }
 
-/// Sums of a row's weights by which, and by whose inverse, ranks may be multiplied in any
-/// precision. Integers are within.
+/// Sums of a row's weights by which ranks may be multiplied and divided in any precision. The sums of
+/// integer weights are always within.
 const ROW_WEIGHTS: RangeInclusive<f64> = 1e-12..=2e19;
 
-/// The graph with weights that all precisions can hold the shares of: where the real weights of a
-/// row come to too little or too much, they are divided by a power of two, which rounds nothing,
-/// so that they come to between 1 and 2.
+/// The graph with weights whose shares all precisions can hold: where the real weights of a row sum to
+/// too little or too much, they are divided by a power of two, which rounds nothing, so that they sum
+/// to between 1 and 2.
 pub(crate) fn with_moderate_weights(
     graph: &CsrGraph,
     is_weighted: bool,
@@ -82,7 +82,7 @@ pub(crate) fn even_inflow(graph: &CsrGraph, inverse: &[f64], is_weighted: bool) 
 }
 
 /// The probability, by new id, that a step follows no arc and leads to that vertex;
-/// empty if it is the same for all. What dangling vertices give comes on top.
+/// empty if it is the same for all. It does not include what dangling vertices give.
 pub(crate) fn teleport(partition: &Partition, options: &PageRankOptions) -> Vec<f64> {
     let named = &options.personalization;
     if named.is_empty() {

@@ -11,13 +11,13 @@ use crate::slices::{NO_SOURCE, SLICE, Slices, originals, rows_of};
 /// Arcs that one task of the build writes, roughly.
 const TASK: u64 = 1 << 16;
 
-/// The rows of one part, with the arcs that come in.
+/// The rows of one part, of incoming arcs.
 #[derive(Debug)]
 pub(crate) struct SlicedRows<R> {
     pub(crate) slices: Slices,
     /// The new id of each arc's source, or [`NO_SOURCE`].
     pub(crate) sources: Vec<u32>,
-    /// Empty if arcs count once each.
+    /// The weight of each arc; empty if arcs count once each.
     pub(crate) weights: Vec<R>,
 }
 
@@ -51,8 +51,8 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The new id of every arc's source, in its place. Those of a row ascend: then threads side by
-    /// side ask for what lies together.
+    /// The new id of every arc's source, in its place. The sources of a row ascend, so that neighbouring
+    /// threads read shares that lie close together.
     fn sources(&self) -> Vec<u32> {
         self.fill(NO_SOURCE, |original, row| {
             let sources = self.transposed.neighbors(original);
@@ -61,7 +61,7 @@ impl Rows<'_> {
         })
     }
 
-    /// What every arc weighs, beside its source.
+    /// The weight of every arc, in the same place as its source.
     fn weights<R: Real>(&self, weight: impl Fn(usize) -> R + Sync) -> Vec<R> {
         self.fill(R::ZERO, |original, row| {
             let new = |arc: usize| self.partition.to_new(self.transposed.targets()[arc]);
@@ -72,8 +72,8 @@ impl Rows<'_> {
         })
     }
 
-    /// What `values` adds for each row, given by its original id, in its place, and `padding`
-    /// elsewhere.
+    /// For each row, given by its original id, the values that `values` appends, in their places; `padding`
+    /// everywhere else.
     fn fill<T: Pod + Send + Sync>(
         &self,
         padding: T,
@@ -81,7 +81,7 @@ impl Rows<'_> {
     ) -> Vec<T> {
         let (offsets, long_rows) = (&self.slices.offsets, self.slices.long_rows as usize);
         let items = offsets.len() - 1;
-        // Zeros come from the system when they are first written to: by the tasks, all at once.
+        // The system maps zeroed pages at the first write, which the tasks do in parallel.
         let mut all = vec![T::zeroed(); self.slices.places()];
         let (mut tasks, mut rest, mut first) = (Vec::new(), &mut all[..], 0);
         for item in 1..=items {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::slices::sorted;
 
-    /// Arcs (source, row) of a part as they lie, by original id.
+    /// The arcs (source, row) of a part in their order in memory, by original id.
     fn arcs(rows: &SlicedRows<f32>, partition: &Partition, part: usize) -> Vec<(u32, u32)> {
         let (own, long) = (partition.range(part), rows.slices.long_rows as usize);
         let mut arcs = Vec::new();

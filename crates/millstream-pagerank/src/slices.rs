@@ -1,13 +1,13 @@
-//! How rows of arcs lie as sweeps read them: sliced ELLPACK, after long rows one by one.
+//! The layout of the rows that sweeps read: long rows one by one, then sliced ELLPACK.
 //!
-//! The rows of a part are numbered by length, the longest first. That also brings the
-//! vertices together that most arcs lead to, if arcs have both directions: they stay in
-//! the caches. Where vertices near each other have ids near each other as a rule, since no vertex is a hub or the
-//! graph is [deep](DepthProbe::is_deep), they stay so: short rows are
-//! sorted inside windows of consecutive vertices. 32 short rows that follow each other
-//! are a *slice*: the first arc of each, then the second of each, and so on, short ones
-//! padded with [`NO_SOURCE`]. So 32 threads with a row each read what lies side by side,
-//! and no row index is needed but where each slice begins.
+//! The rows of a part are numbered by length, the longest first. In a symmetric graph this also
+//! brings the vertices together that most arcs enter, so their shares stay in the caches. If no
+//! vertex is a hub, or the graph is [deep](DepthProbe::is_deep), vertices near each other
+//! usually have ids near each other, and keep them: short rows are then sorted only within
+//! windows of consecutive vertices. 32 successive short rows are a *slice*: the first arc of
+//! each row, then the second of each, and so on; shorter rows are padded with [`NO_SOURCE`]. So
+//! 32 threads with a row each read adjacent words, and the only row index needed is where each
+//! slice begins.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -19,26 +19,26 @@ use rayon::prelude::*;
 
 /// Rows of a slice: the threads of a warp.
 pub(crate) const SLICE: usize = 32;
-/// In the place of a source where there is none.
+/// Fills the places of a slice that have no source.
 pub(crate) const NO_SOURCE: u32 = u32::MAX;
-/// Rows of this many arcs are long: a warp's, not a thread's.
+/// Rows of this many arcs or more are long: a warp takes each, not a thread.
 const LONG_ROW: u64 = 256;
-/// Rows of this many arcs are a block's, not a warp's.
+/// Rows of this many arcs or more are taken by a block each, not by a warp.
 const BLOCK_ROW: u64 = 16384;
-/// A slice of this many columns is work enough for a warp to draw.
+/// A slice of this many columns or more is enough work for a warp to draw by itself.
 const WIDE: u64 = 32;
-/// Rows of this many arcs are all blocks', piece by piece,
+/// Rows of this many arcs or more are shared by all blocks, piece by piece,
 const SHARED_ROW: u64 = 1 << 17;
-/// if they have one in so many of a part's. A block takes as long for such a row alone as all blocks
-/// take for a sweep, or half as long; shorter ones are done beside others.
+/// if they have at least one in this many of a part's arcs. One block would take half as long as the
+/// whole sweep for such a row, or all of that time; shorter rows are done beside others.
 const ARCS_FOR_SHARED: u64 = 48;
-/// Slices that one thread measures at least.
+/// The fewest slices that a thread measures.
 const CHUNKS: usize = 1 << 10;
 /// Vertices of a window.
 const WINDOW: u32 = 256;
 
-/// The order that slices need inside each part, for rows of the arcs that enter the vertices of `graph`, of which
-/// there are as many as `entering` says: see the module.
+/// The order that slices need inside each part (see the module), for rows of the arcs that enter the
+/// vertices of `graph`; `entering` says how many enter each.
 pub(crate) fn sorted(
     partition: &Partition,
     graph: &CsrGraph,
@@ -58,18 +58,18 @@ pub(crate) fn sorted(
 pub(crate) struct Slices {
     /// Where the arcs of each long row and then of each slice begin, and the end.
     pub(crate) offsets: Vec<u64>,
-    /// The first of the long rows: those that all blocks of a GPU share.
+    /// How many of the first rows all blocks of a GPU share.
     pub(crate) shared_rows: u32,
-    /// Those, and the next, each for a block.
+    /// How many of the first rows are shared or taken by a block each.
     pub(crate) block_rows: u32,
-    /// Rows that are not in slices.
+    /// How many rows are long, and so not in slices.
     pub(crate) long_rows: u32,
-    /// Wide slices before the first that is not.
+    /// How many slices precede the first that is not wide.
     pub(crate) wide_slices: u32,
 }
 
 impl Slices {
-    /// Of the vertices of a part by their original ids, in the order of [`sorted`], with so many arcs each.
+    /// For the vertices of a part, by original id, in the order of [`sorted`]; `degrees` gives their arcs.
     pub(crate) fn new(degrees: &impl Degrees, originals: &[u32]) -> Slices {
         let length = |&original: &u32| degrees.degree(original);
         let rows_of = |least: u64| originals.partition_point(|row| length(row) >= least);
@@ -92,7 +92,7 @@ impl Slices {
         Slices { offsets, shared_rows, block_rows, long_rows, wide_slices }
     }
 
-    /// Places of arcs, padded ones too.
+    /// The number of places for arcs, including padding.
     pub(crate) fn places(&self) -> usize {
         self.offsets[self.offsets.len() - 1] as usize
     }
@@ -104,7 +104,7 @@ pub(crate) fn originals(partition: &Partition, part: usize) -> Vec<u32> {
     own.map(|new| partition.to_original(new)).collect()
 }
 
-/// Rows of `item`, of `all` that there are.
+/// The rows of `item`, out of `all` rows.
 pub(crate) fn rows_of(item: usize, long_rows: usize, all: usize) -> Range<usize> {
     match item.checked_sub(long_rows) {
         None => item..item + 1,
@@ -123,14 +123,14 @@ mod tests {
 
     use super::*;
 
-    /// Rows of these lengths, the longest first.
+    /// How many of the rows with these lengths, the longest first, are shared.
     fn shared_rows(lengths: &[u32]) -> u32 {
         let arcs = (0..).zip(lengths).flat_map(|(row, &arcs)| (0..arcs).map(move |to| (row, to)));
         let rows = CsrGraph::from_edges(1 << 18, &arcs.collect::<Vec<_>>()).unwrap();
         Slices::new(&rows, &(0..1 << 18).collect::<Vec<_>>()).shared_rows
     }
 
-    /// A lattice, whose vertices stay in their windows but for one that all others lead to.
+    /// A lattice, whose vertices stay in their windows, except one that arcs from all others enter.
     #[test]
     fn long_rows_come_first_where_vertices_stay_near_each_other() {
         let lattice = generate::grid(100, 100, &GenerateOptions::default()).unwrap();

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use crate::host_rows::{HostRows, Sums};
 use crate::real::Real;
 
-/// Where arcs begin, their sources and weights; what the arcs weigh that leave each
-/// owned vertex, and what comes to it from nowhere; what the vertices of all devices
-/// give; what the owned vertices give from now on; sums on the device and on
-/// the host; settings.
+/// Offsets, sources and weights of arcs; for each owned vertex, the weight of all arcs
+/// that leave it, and its teleport rank; the previous shares of the vertices of all
+/// devices; the new shares of the owned vertices; sums on the device and on the host;
+/// settings.
 pub(crate) type Signature<R> = (
     (Read<u64>, Read<u32>, Read<R>),
     (Read<R>, Read<R>),
@@ -26,15 +26,15 @@ pub(crate) type Signature<R> = (
 );
 
 millstream_device::cuda_struct! {
-    /// How a sweep goes, as kernels take it.
+    /// The settings of a sweep, as kernels take them.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     pub(crate) struct Settings as "millstream::SweepSettings" {
         pub(crate) damping: f64,
-        /// What every vertex gets from nowhere and of the dangling ones.
+        /// The rank that every vertex gets from teleports and from dangling vertices.
         pub(crate) base: f64,
-        /// Owned vertices begin here.
+        /// The place of the first owned vertex's share.
         pub(crate) first_vertex: u32,
-        /// For GPUs, as the next and the last: see `sweep.cuh`.
+        /// Used by GPUs only, like `block_rows` and `wide_slices`: see `sweep.cuh`.
         pub(crate) shared_rows: u32,
         pub(crate) block_rows: u32,
         pub(crate) long_rows: u32,
@@ -43,12 +43,12 @@ millstream_device::cuda_struct! {
     }
 }
 
-/// Words of the sums on a device, before those of shared rows.
+/// Words of the sums on a device that precede those of shared rows.
 pub(crate) const TOTALS: usize = 4;
 /// Words of each shared row.
 pub(crate) const PART_WORDS: usize = 2;
-/// Words of the sums on the host: the L1 norm of the change, and the rank of the
-/// vertices that no step leaves along an arc; both as bits of an f64.
+/// Words of the sums on the host: the L1 norm of the change, and the rank of all dangling
+/// vertices together; both as bits of an f64.
 pub(crate) const REPORT: usize = 2;
 
 pub(crate) fn cuda_source(is_double: bool) -> CudaSource {
@@ -63,24 +63,24 @@ pub(crate) fn kernel<R: Real>() -> Kernel<Signature<R>> {
     Kernel::<Signature<R>>::with_source("sweep", source, twin::<R>)
 }
 
-/// What a vertex gives along an arc of weight 1, for a rank and what its arcs weigh.
-/// Nobody asks what a vertex without such arcs gives: its rank is kept there.
+/// The share that a vertex gives along an arc of weight 1, for its rank and the weight of its row.
+/// The share of a vertex without arcs is never asked for, so it holds the rank itself.
 pub(crate) fn share<R: Real>(rank: R, row_weight: R) -> R {
     if row_weight == R::ZERO { rank } else { rank / row_weight }
 }
 
-/// The rank again.
+/// The rank for a [`share`].
 pub(crate) fn rank<R: Real>(share: R, row_weight: R) -> R {
     if row_weight == R::ZERO { share } else { share * row_weight }
 }
 
-/// Whether sweeps end after so many, `most` at most, of which the last has changed ranks so much.
+/// Whether to end after `sweeps` sweeps, of which the last has changed ranks by `change`.
 pub(crate) fn is_over(tolerance: f64, most: u32, sweeps: u32, change: f64) -> bool {
-    // Ranks beyond their type do not come back, however many sweeps follow.
+    // Ranks that have become infinite stay so, however many sweeps follow.
     sweeps == most || !change.is_finite() || change <= tolerance
 }
 
-/// What the twin sees of a [`Signature`].
+/// The twin's view of a [`Signature`].
 type View<'a, R> = <Signature<R> as Parameter>::View<'a>;
 
 fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
@@ -95,7 +95,7 @@ fn twin<R: Real>(_: &Grid, view: View<'_, R>) -> KernelResult {
     let blocks: Vec<_> = rows.blocks().into_iter().map(&mut part).collect();
     Grid::of_blocks(blocks.len(), 1).for_each_block(|block| {
         for block in &blocks[block.range] {
-            // No other block takes this one.
+            // No other block locks this one.
             let mut guard = block.lock();
             let (items, gives, sums) = &mut *guard;
             let first = rows.rows_of(items).start;

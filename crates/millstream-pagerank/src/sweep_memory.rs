@@ -1,5 +1,5 @@
-//! What sweeps change where devices reach each other's memory, and what has come of it, whether a gang
-//! sweeps (`gang_sweeps.rs`) or host devices do (`host_sweeps.rs`).
+//! The memory that sweeps change where devices reach each other's memory, and their result; for a gang
+//! (`gang_sweeps.rs`) and for host devices (`host_sweeps.rs`).
 
 use futures_util::future::try_join_all;
 use millstream_device::{Device, DeviceBuffer, SharedBuffer};
@@ -12,9 +12,9 @@ use crate::share::teleport;
 use crate::sweep::rank;
 use crate::{PageRankOptions, Result};
 
-/// What changes in a run: the shares that each GPU of a gang has, or the first host device for all, as
-/// they are after even numbers of sweeps and after odd ones. And what comes to each device's own vertices
-/// from nowhere, if not the same to all.
+/// The memory that changes in a run: shares after even numbers of sweeps, and after odd ones, on each GPU
+/// of a gang, or on the first host device for all. And the teleport ranks of each device's own vertices,
+/// if they are not the same for all.
 pub(crate) struct SweepMemory<R: Real> {
     even: Vec<SharedBuffer<R::Bits>>,
     odd: Vec<SharedBuffer<R::Bits>>,
@@ -22,7 +22,7 @@ pub(crate) struct SweepMemory<R: Real> {
 }
 
 impl<R: Real> SweepMemory<R> {
-    /// Ranks start even.
+    /// All vertices start with the same rank.
     pub(crate) async fn new(
         pull: &PullGraph<R>,
         options: &PageRankOptions,
@@ -48,13 +48,13 @@ impl<R: Real> SweepMemory<R> {
         Ok(memory)
     }
 
-    /// Shares after so many sweeps.
+    /// The shares after `sweeps` sweeps.
     pub(crate) fn after(&self, sweeps: u32) -> &[SharedBuffer<R::Bits>] {
         if sweeps.is_multiple_of(2) { &self.even } else { &self.odd }
     }
 }
 
-/// Of all vertices by original id, as their owners' shares say.
+/// The ranks of all vertices, by original id, from their owners' shares.
 pub(crate) async fn ranks<R: Real>(
     pull: &PullGraph<R>,
     shares: &[SharedBuffer<R::Bits>],
@@ -62,7 +62,7 @@ pub(crate) async fn ranks<R: Real>(
     let download = |(place, device): (usize, &Device)| {
         let own = pull.partition.range(place);
         let first = pull.parts[place].places.of_own(own.clone()) as usize;
-        // Each GPU has them; the first host device has them for all.
+        // Each GPU has all shares; of host devices, the first one has them.
         let shares = &shares[place.min(shares.len() - 1)];
         device.stream()?.download_shared(shares, first..first + own.len())
     };
@@ -76,7 +76,7 @@ pub(crate) async fn ranks<R: Real>(
     Ok(shares.restored(rank)?)
 }
 
-/// A packet is what one device tells another after a sweep, or reads of it.
+/// Link statistics, in which a packet is what one device tells another, or reads from it, after a sweep.
 pub(crate) fn links<R: Real>(pull: &PullGraph<R>, iterations: u32) -> Vec<LinkStatistics> {
     let devices = pull.context.devices();
     let mut links = Vec::new();

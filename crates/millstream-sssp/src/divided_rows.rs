@@ -1,5 +1,5 @@
-//! Rows divided among devices by who owns the arcs' targets: each device makes them of the arcs that
-//! enter its vertices.
+//! Rows of outgoing arcs, divided among devices by the owners of the arcs' targets: each device makes its
+//! rows from the arcs that enter its vertices.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use millstream_traversal::{DistributedGraph, Part};
 
 use crate::Result;
 
-/// Of each device the arcs that enter its vertices, which `incoming` has in rows of these, in rows of all
-/// the vertices that they leave, in ascending order of weight, then of target.
+/// For each device, the arcs that enter its vertices, in a row for each vertex of the graph that they leave,
+/// in ascending order of weight, then of target. `incoming` has the same arcs in rows by target.
 pub(crate) async fn divided(incoming: &DistributedGraph) -> Result<Vec<Part>> {
     let parts = incoming.parts_from();
-    // A vertex has at most as many arcs here as in the graph.
+    // No row can be too long: it has at most as many arcs as in the graph.
     let of_all = |part| ToReverse {
         parts: part,
         vertices: 0..incoming.vertices(),

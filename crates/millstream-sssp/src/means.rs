@@ -6,20 +6,20 @@ use rayon::prelude::*;
 
 /// Measured: see `docs/decisions/0009-automatic-delta.md`.
 const FACTOR: f64 = 80.0;
-/// On GPUs, to which a step costs more and repeated work less.
+/// For GPUs, on which a step costs more and repeated work less.
 const GPU_FACTOR: f64 = 640.0;
-/// By near and far piles; measured: see `docs/decisions/0025-near-and-far-piles.md`.
+/// For near and far piles; measured: see `docs/decisions/0025-near-and-far-piles.md`.
 const NEAR_FACTOR: f64 = 128.0;
 const GPU_NEAR_FACTOR: f64 = 256.0;
-/// In steps; measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
+/// For searches in steps; measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
 const STEP_FACTOR: f64 = 1.1;
 
 /// Weights that a thread sums up at a time.
 const PIECE: usize = 1 << 16;
 
-/// What the automatic steps of a graph come from, whose weights are distances. The more
-/// arcs leave a vertex, the shorter shortest paths are, and the more vertices a step of
-/// the same distance holds.
+/// The means from which the automatic steps of a graph are computed; its weights are distances.
+/// The more arcs leave a vertex, the shorter shortest paths are, and the more vertices a step of
+/// the same width holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means {
     weight: f64,
@@ -45,7 +45,7 @@ impl Means {
                     let sum = its.iter().map(|&weight| f64::from(weight)).sum::<f64>();
                     (sum, its.iter().copied().fold(f32::INFINITY, f32::min))
                 };
-                // Of pieces in their order: the same for any number of threads.
+                // Pieces are summed in order, so the result is the same for any number of threads.
                 let pieces: Vec<_> = weights.par_chunks(PIECE).map(piece).collect();
                 let lightest = pieces.iter().map(|piece| piece.1).fold(f32::INFINITY, f32::min);
                 (pieces.iter().map(|piece| piece.0).sum(), lightest.to_bits())
@@ -80,7 +80,7 @@ impl Means {
     }
 }
 
-/// What distances can be divided by.
+/// The step, if distances can be divided by it.
 fn distance(step: f64) -> Option<f64> {
     (step > 0.0 && (1.0 / step as f32).is_normal()).then_some(step)
 }

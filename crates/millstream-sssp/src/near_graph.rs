@@ -12,17 +12,17 @@ use crate::algorithm::Algorithm;
 use crate::means::Means;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
 
-/// How much smaller steps are of the next attempt.
+/// The next attempt's step is this many times smaller.
 const SHRINKS: f64 = 4.0;
-/// So many attempts at most: the last has a 64th of the step.
+/// The most attempts: the last has a 64th of the first step.
 const ATTEMPTS: usize = 4;
 
-/// The graph, and its rows once more.
+/// The graph, and its packed rows.
 #[derive(Debug)]
 pub(crate) struct NearGraph {
     pub(crate) graph: DistributedGraph,
     pub(crate) rows: NearRows,
-    /// The automatic step of a search on the worklist, which is what is left where this fails.
+    /// The automatic step of a search on the worklist, which runs if near and far piles fail.
     pub(crate) other_delta: Option<f64>,
     /// Whether every arc makes a distance longer.
     grows: bool,
@@ -35,14 +35,14 @@ impl NearGraph {
         rows: NearRows,
         (means, other_delta): (Option<Means>, Option<f64>),
     ) -> NearGraph {
-        // Reals may be rounded to what they were.
+        // Adding a real weight may leave a distance unchanged, through rounding.
         let is_integer = matches!(graph.weights(), Some(Weights::Integer(_)));
         let grows = is_integer && means.is_some_and(|means| means.lightest() > 0);
         NearGraph { graph: distributed, rows, other_delta, grows }
     }
 
-    /// The rows, if the graph and the devices allow that and it is asked for, or the best way; else
-    /// why not.
+    /// The packed rows, if the graph and the devices allow near and far piles, and these are asked for or
+    /// the best way; else why not.
     pub(crate) async fn rows(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
@@ -63,9 +63,9 @@ impl NearGraph {
         Ok(rows.and_then(|rows| if is_worth_it(&rows) { Ok(rows) } else { Err(Unsuitable::Parts) }))
     }
 
-    /// Searches with `waiting` vertices waiting at a time at most, in steps of `delta`, or, where that makes
-    /// too many wait and it `may_shrink`, of a quarter of it, or a sixteenth, and so on. With the step of
-    /// what was found.
+    /// Searches with at most `waiting` vertices waiting at a time, in steps of `delta`. If too many have to
+    /// wait and the step `may_shrink`, tries again with a quarter of it, then a sixteenth, and so on. Also
+    /// returns the step of the attempt that succeeded.
     pub(crate) async fn search<R: DistanceRule, V: Value>(
         &self,
         sources: &[u32],

@@ -56,7 +56,7 @@ pub struct SsspOptions {
     /// its far piles, of which each block has an equal part. Each takes 40 to 48 bytes; values above 2^26
     /// are treated as 2^26. If a block runs out of room, the search starts again with a quarter of the step,
     /// three times at most and only if the step is automatic, then asynchronously. Later searches with no
-    /// more room begin with the last of these.
+    /// more room skip the steps that failed.
     pub waiting: usize,
 }
 
@@ -78,10 +78,10 @@ impl Default for SsspOptions {
 }
 
 impl SsspOptions {
-    /// Whether they have a meaning, whatever the graph is.
+    /// Checks that the options have a meaning, whatever the graph is.
     ///
     /// # Errors
-    /// A cutoff that is no distance; a step that is none.
+    /// A cutoff that is not a distance; a step that is not usable.
     pub fn check(&self) -> Result<()> {
         self.delta.check()?;
         match self.cutoff {

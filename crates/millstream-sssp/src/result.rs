@@ -13,22 +13,22 @@ use crate::algorithm::Algorithm;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SsspResult {
-    /// From the nearest source, in the weights' own type.
+    /// Distances from the nearest source, in the weights' own type.
     pub distances: Distances,
-    /// The vertex before on a shortest path; [`UNREACHED`] for sources and where
-    /// there is no path. `None` unless asked for.
+    /// The previous vertex on a shortest path; [`UNREACHED`] for sources and unreached
+    /// vertices. `None` unless asked for.
     pub predecessors: Option<Vec<u32>>,
-    /// The algorithm that ran: another than [`Sssp::algorithm`](crate::Sssp::algorithm) where that could not answer.
+    /// The algorithm that gave the answer: not [`Sssp::algorithm`](crate::Sssp::algorithm) if that gave up.
     pub algorithm: Algorithm,
     /// What the devices did.
     pub statistics: WorklistStatistics,
-    /// The step of the priority threshold, or of the search, in the type of the weights: of
-    /// integers, at least 1; `None` without.
+    /// The step of the priority threshold, or of the search, as a value of the weights' type: for
+    /// integers, at least 1. `None` if there were no steps.
     pub delta: Option<f64>,
-    /// From the first item to the last, values in place and left on the devices; with the
-    /// attempt before, if [`Sssp::algorithm`](crate::Sssp::algorithm) could not answer.
+    /// The time from the first item to the last, without moving values to or from the devices; it includes
+    /// the attempt of [`Sssp::algorithm`](crate::Sssp::algorithm) if that gave up.
     pub run_time: Duration,
-    /// Bringing the values to the host.
+    /// The time to bring the values to the host.
     pub gather_time: Duration,
 }
 
@@ -64,7 +64,7 @@ impl SsspResult {
         finite.max_by(f64::total_cmp)
     }
 
-    /// The vertices of a shortest path from a source to a vertex, both among them; `None` where none leads,
+    /// The vertices of a shortest path from a source to `vertex`, both included; `None` if there is no path,
     /// or if [predecessors](crate::SsspOptions::predecessors) were not asked for.
     ///
     /// ```

@@ -15,24 +15,24 @@ pub(crate) trait DistanceRule: Rule<Weight: Into<f64>> {
     /// The key of all distances that the type cannot hold; larger than any other.
     const TOO_FAR: u32;
 
-    /// Steps of the worklist's threshold for steps of this distance, and how many
+    /// The step of the worklist's threshold, in priorities, for a step of this distance, and how many
     /// priorities a unit of distance has.
     fn threshold(step: f64) -> (u32, f32);
 
-    /// The key of the largest distance that is not above `cutoff`; `TOO_FAR` where that is more
-    /// than distances can be: what overflows may be within it.
+    /// The key of the largest distance that is not above `cutoff`; `TOO_FAR` if the type cannot hold
+    /// `cutoff`, since distances that overflow may lie within it.
     fn limit(cutoff: f64) -> u32;
 
     /// A step of this distance as a weight, larger than 0.
     fn step(distance: f64) -> Self::Weight;
 
-    /// The distance of such a step.
+    /// The distance that [`step`](Self::step) makes of `distance`.
     fn used(distance: f64) -> f64 {
         Self::step(distance).into()
     }
 }
 
-/// Sums of unsigned integers; those that are too long are all the same. With
+/// Saturating sums of unsigned integers: all that overflow are the same. With
 /// [`Relaxation`](internals::Relaxation) this is the program that an asynchronous search runs.
 #[derive(Debug)]
 #[doc(hidden)]
@@ -46,7 +46,7 @@ impl DistanceRule for IntegerDistances {
     }
 
     fn limit(cutoff: f64) -> u32 {
-        // A cast stays in the range of the type.
+        // The cast saturates.
         (cutoff as u32).min(Self::TOO_FAR)
     }
 
@@ -95,8 +95,8 @@ impl Rule for IntegerDistances {
     }
 }
 
-/// Sums of reals that are not negative, whose bits are in the same order; as
-/// [`IntegerDistances`].
+/// Sums of non-negative reals, whose bits are in the same order as their values. As
+/// [`IntegerDistances`] otherwise.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct RealDistances;
@@ -114,7 +114,7 @@ impl DistanceRule for RealDistances {
         }
         let nearest = cutoff as f32;
         let below = if f64::from(nearest) > cutoff { nearest.next_down() } else { nearest };
-        // -0 has larger bits than all distances.
+        // `abs`: as a number, the bits of -0 are larger than those of all distances.
         below.abs().to_bits()
     }
 
@@ -144,7 +144,7 @@ impl Rule for RealDistances {
 
     #[inline]
     fn priority(distance: u32, settings: &Settings) -> u32 {
-        // A cast stays in the range of the type.
+        // The cast saturates.
         (f32::from_bits(distance) * settings.priority_scale) as u32
     }
 
@@ -156,7 +156,7 @@ impl Rule for RealDistances {
     }
 }
 
-/// The CUDA C++ of every kind of search, to be compiled without running it.
+/// The CUDA C++ of every kind of search, for compiling without running.
 #[doc(hidden)]
 pub fn cuda_sources() -> Vec<CudaSource> {
     fn of<R: DistanceRule, V: Value>() -> Vec<CudaSource> {

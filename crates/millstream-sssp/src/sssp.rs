@@ -48,7 +48,7 @@ pub struct Sssp {
     options: SsspOptions,
 }
 
-/// The graph, as the algorithm needs it.
+/// The graph, in the form that the algorithm needs.
 #[derive(Debug)]
 enum Uploaded {
     Asynchronous(DistributedGraph),
@@ -56,9 +56,9 @@ enum Uploaded {
     NearFar(NearGraph),
 }
 
-/// Keys that a thread looks through at least.
+/// The fewest keys that a thread looks through.
 const PIECE: usize = 1 << 16;
-/// More makes a difference for more than 2^27 arcs only, and could not be counted with in 64 bits.
+/// Larger values matter only for more than 2^27 arcs, and would overflow products of 64 bits.
 const MOST_FACTOR: u32 = 1 << 27;
 
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +68,8 @@ enum WeightType {
 }
 
 impl Sssp {
-    /// Uploads a graph in blocks with equally many arcs, to be searched as
-    /// [`SsspOptions::default`] says: of arcs that enter them for a search in steps, of arcs that
-    /// leave for any other.
+    /// Uploads a graph to be searched as [`SsspOptions::default`] says, in blocks of vertices that equally
+    /// many arcs enter (for a search in steps) or leave (for any other).
     ///
     /// # Errors
     /// No weights, or one that is negative; no memory on a device or the host; on GPUs, a vertex of more
@@ -125,7 +124,7 @@ impl Sssp {
         Sssp::boxed_upload(context, graph, Some(partition), options).await
     }
 
-    /// Boxed, so that it is compiled here, and not again in each program.
+    /// Boxed, so that it is compiled once here, not in every crate that calls it.
     fn boxed_upload<'a>(
         context: &'a Context,
         graph: &'a CsrGraph,
@@ -178,8 +177,8 @@ impl Sssp {
         &self.options
     }
 
-    /// Sets how later runs go, but for the [algorithm](SsspOptions::algorithm), which is that of the
-    /// upload.
+    /// Sets how later runs go, except the [algorithm](SsspOptions::algorithm), which the upload has
+    /// chosen.
     ///
     /// # Errors
     /// Options that have no meaning; another algorithm. They stay as they were then.
@@ -210,8 +209,8 @@ impl Sssp {
         }
     }
 
-    /// The algorithm that runs: never [`Algorithm::Auto`]. A search that it has no answer for goes
-    /// another way: see [`SsspResult::algorithm`].
+    /// The algorithm that runs: never [`Algorithm::Auto`]. If it gives a search up, another algorithm
+    /// answers: see [`SsspResult::algorithm`].
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
@@ -238,7 +237,7 @@ impl Sssp {
     /// Finds shortest paths from `sources`, all at distance 0. Runs on one context
     /// do not disturb each other.
     ///
-    /// An integer distance of [`Distances::TOO_FAR`] or more is one that overflows.
+    /// An integer distance of [`Distances::TOO_FAR`] or more counts as overflow.
     ///
     /// # Errors
     /// A source that is not a vertex; a distance that overflows, unless it lies beyond a cutoff; the
@@ -265,7 +264,7 @@ impl Sssp {
         let (algorithm, step, outcome) = self.outcome::<R, V>(sources, limit).await?;
         let Outcome { answer, statistics, run_time, gather_time, .. } = outcome;
         let Answer { keys, predecessors } = answer;
-        // In pieces, each of which is compared many keys at a time.
+        // In pieces, so that the compiler can compare many keys at a time.
         if keys.par_chunks(PIECE).any(|keys| keys.contains(&R::TOO_FAR)) {
             let vertex = keys.iter().position(|&key| key == R::TOO_FAR).unwrap_or_default();
             return Err(Error::Overflow { vertex: vertex as u32 });
@@ -288,8 +287,8 @@ impl Sssp {
         })
     }
 
-    /// What a search comes to that leaves out keys above `limit`, by which algorithm in the end, and
-    /// in steps of which width.
+    /// Searches without keys above `limit`. Returns the algorithm that gave the answer, the width of its
+    /// steps, and the outcome.
     async fn outcome<R: DistanceRule, V: Value>(
         &self,
         sources: &[u32],
@@ -339,7 +338,7 @@ impl Sssp {
     }
 }
 
-/// The rows of a search in steps, if that is asked for, or is worth it and they fit.
+/// The rows for a search in steps, if that is asked for, or if it is worth it and the rows fit.
 async fn step_graph(
     context: &Context,
     graph: &CsrGraph,
@@ -360,7 +359,7 @@ async fn step_graph(
         _ => return Ok(None),
     };
     match StepGraph::new(context, graph, partition, (means, depth)).await {
-        // Rows of one direction may fit.
+        // The rows of one direction, which other algorithms need, may still fit.
         Err(Error::Traversal(error)) if algorithm == Algorithm::Auto && error.is_too_much() => {
             Ok(None)
         }
@@ -368,7 +367,7 @@ async fn step_graph(
     }
 }
 
-/// What kind of weights a graph has, all of which are distances.
+/// The type of a graph's weights, after checking that each is a distance.
 fn weight_type(graph: &CsrGraph) -> Result<WeightType> {
     let weights = match graph.weights().ok_or(Error::NoWeights)? {
         Weights::Integer(_) => WeightType::Integer,

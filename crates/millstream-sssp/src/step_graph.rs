@@ -1,5 +1,5 @@
-//! The rows of a search in steps: arcs in ascending order of weight, on the device that
-//! owns their target, or, on host devices, also on the one that owns their source.
+//! The rows of a search in steps: arcs in ascending order of weight, on the device that owns their
+//! target, and, on host devices, also on the one that owns their source.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,15 @@ use crate::means::Means;
 use crate::step_lights::LightArcCounts;
 use crate::{Error, Result};
 
-/// The rows of vertices that arcs leave.
+/// The rows of outgoing arcs.
 #[derive(Debug)]
 enum Outgoing {
-    /// They are those that the arcs enter.
+    /// The same as those of incoming arcs.
     Incoming,
-    /// On their owners, which lower values anywhere: host devices.
+    /// Each vertex's row is on its owner, which lowers values anywhere: for host devices.
     Owned(DistributedGraph),
-    /// Of all vertices, on each GPU, with the arcs that enter its own: made of these.
+    /// Each GPU has a row for every vertex, of the arcs that enter its own vertices, from which it makes
+    /// them.
     Divided(Vec<Part>),
 }
 
@@ -36,16 +37,16 @@ pub(crate) struct StepGraph {
     pub(crate) arcs: u64,
     /// The bits of the smallest weight.
     pub(crate) lightest: u32,
-    /// Of the last search.
+    /// The counts for the last search's step.
     pub(crate) lights: Mutex<Option<LightArcCounts>>,
     /// How long making it took.
     time: Duration,
 }
 
 impl StepGraph {
-    /// In the parts of `partition`, or in blocks that equally many arcs enter; on GPUs with the
-    /// vertices of each in [degree order](DegreeOrder). Without `means` there are no arcs; the graph's `depth`
-    /// may be known.
+    /// In the parts of `partition`, or in blocks that equally many arcs enter; on GPUs with the vertices of
+    /// each part in [degree order](DegreeOrder) where that is worth it. `means` is `None` for a graph without
+    /// arcs, `depth` if the graph was not probed.
     pub(crate) async fn new(
         context: &Context,
         graph: &CsrGraph,
@@ -56,7 +57,7 @@ impl StepGraph {
         if let Some(partition) = partition {
             check_partition(context, graph, partition)?;
         }
-        // Those that enter are checked when they are uploaded.
+        // Rows of outgoing arcs; rows of incoming ones are checked when they are uploaded.
         check_rows(context, graph)?;
         let parts_of = |entering: &RowIndex| {
             let balanced = || partition::edge_balanced_blocks(entering, context.devices().len());
@@ -96,8 +97,8 @@ impl StepGraph {
         Layout { kind: LayoutKind::SteppingRows, bytes, time: self.time }
     }
 
-    /// The rows of vertices that arcs leave: of those that a device owns, or, on one of several GPUs, of
-    /// all, with the arcs that enter what it owns.
+    /// A device's rows of outgoing arcs: those of its own vertices, or, if the rows are divided, rows of all
+    /// vertices with only the arcs that enter its own.
     pub(crate) fn outgoing(&self, place: usize) -> &Part {
         let parts = match &self.outgoing {
             Outgoing::Incoming => self.incoming.parts(),
@@ -108,9 +109,9 @@ impl StepGraph {
     }
 }
 
-/// Whether a search should go in steps, if the devices can: not if these are many, nor where near and far piles
-/// (which need [rows of some width](RowWidth)) or a worklist are better. A graph like a road map has many
-/// steps, too, where it is too small for that to be seen.
+/// Whether a search should go in steps, if the devices can: not if there would be many steps, nor where
+/// near and far piles (which need [rows of some width](RowWidth)) or a worklist are better. A graph like a
+/// road map is taken to have many steps even if it is too small for the probe to show that.
 pub(crate) fn is_worth_it(context: &Context, graph: &CsrGraph, depth: DepthProbe) -> bool {
     goes_in_steps(graph, depth, context.all_gpus(), context.devices().len() > 1)
 }
@@ -124,13 +125,13 @@ fn goes_in_steps(graph: &CsrGraph, depth: DepthProbe, are_gpus: bool, are_severa
             let is_near = are_gpus && depth.is_near();
             (is_near && (are_several || !is_forest(graph))) || has_hubs()
         }
-        // Parts of several devices may have halos that are too large for piles.
+        // The parts of several devices may have halos too large for piles.
         Some(_) => depth.is_near() || (are_several && has_hubs()),
     }
 }
 
-/// Whether there are no more arcs than a forest has: most vertices are reached one way only, and
-/// a worklist visits them once.
+/// Whether there are no more arcs than a forest has: most vertices are then reached by one path only,
+/// and a worklist visits them once.
 fn is_forest(graph: &CsrGraph) -> bool {
     let ways = if graph.looks_symmetric(false) { 2 } else { 1 };
     graph.arcs() < ways * u64::from(graph.vertices())
@@ -160,7 +161,7 @@ mod tests {
         // No hub, but everything is near.
         assert!(is_worth_it(&generate::random(10_000, 40_000, &options).unwrap()));
         assert!(!is_worth_it(&generate::grid(20, 20, &options).unwrap()));
-        // Of six arcs a vertex.
+        // A mesh with six arcs a vertex.
         let edges = (0..10_000u32).flat_map(|at| [1, 100, 101].map(|by| (at, at + by)));
         let edges: Vec<_> = edges.flat_map(|(from, to)| [(from, to), (to, from)]).collect();
         assert!(!is_worth_it(&CsrGraph::from_edges(10_101, &edges).unwrap()));
@@ -198,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Arcs that enter a few vertices: no device has more than its part of them.
+    /// All arcs enter a few vertices: no device may have more than its share of them.
     #[test]
     fn the_arcs_that_a_device_has_are_balanced() {
         let edges: Vec<_> = (0..4000).map(|from| (from, from % 40, 1u32)).collect();
@@ -209,7 +210,7 @@ mod tests {
             .unwrap()
             .unwrap();
         let arcs: Vec<_> = steps.incoming.parts().iter().map(|part| part.targets.len()).collect();
-        // An arc and a vertex weigh alike: three parts have arcs to divide, the last vertices only.
+        // An arc and a vertex weigh alike: three parts share the arcs, the last part has only vertices.
         assert_eq!(arcs.iter().sum::<usize>(), 4000);
         assert!(arcs.iter().all(|&arcs| arcs <= 2000), "{arcs:?}");
     }

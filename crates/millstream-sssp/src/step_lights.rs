@@ -1,5 +1,5 @@
-//! Which arcs stay in a step, counted for each row by quarters of the step: GPUs look it up
-//! (`step_quarters.cuh`), host devices look at the weights as they go.
+//! How many arcs of each row stay within a step, counted by quarters of the step: GPUs look the counts
+//! up (`step_quarters.cuh`), host devices compare weights as they go.
 
 use futures_util::future::try_join_all;
 use millstream_device::{
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::rule::DistanceRule;
 use crate::step_search::{StepSearch, types};
 
-/// Numbers of a row: `StepQuarters` of `step_quarters.cuh`.
+/// Counts of a row: `StepQuarters` of `step_quarters.cuh`.
 const QUARTERS: usize = 4;
 
 type Signature<W> = (Read<u64>, Read<W>, Shared<u32>, Value<u32>);
@@ -18,17 +18,17 @@ type Signature<W> = (Read<u64>, Read<W>, Shared<u32>, Value<u32>);
 /// How many light arcs each row has, by quarters of a step, for one step width; kept from search to search.
 #[derive(Debug)]
 pub(crate) struct LightArcCounts {
-    /// The bits of the step.
+    /// The bits of the step's width.
     delta: u32,
     of_devices: Vec<SharedBuffer<u32>>,
 }
 
 impl<R: DistanceRule> StepSearch<'_, R> {
-    /// The numbers of each device for steps of `delta`, counted if the search before had
-    /// others. Searches only read them.
+    /// Each device's counts for steps of `delta`, computed anew if the last search had another step.
+    /// Searches only read them.
     ///
     /// # Cancel safety
-    /// Cancel safe: what is not counted yet is not kept.
+    /// Cancel safe: incomplete counts are not kept.
     pub(crate) async fn lights(&self, delta: u32) -> Result<Vec<SharedBuffer<u32>>> {
         let mut known = self.graph.lights.lock().await;
         if let Some(lights) = known.as_ref().filter(|lights| lights.delta == delta) {

@@ -8,16 +8,16 @@ use millstream_traversal::UNREACHED;
 pub(crate) enum Phase {
     /// List the vertices whose keys are in the step.
     Collect,
-    /// Light arcs of what was listed.
+    /// Relax the light arcs of the listed vertices.
     Expand,
-    /// As collect, after vertices have looked at the arcs that enter them.
+    /// As `Collect`, after unsettled vertices have pulled along the arcs that enter them.
     Pull,
-    /// Arcs of the step's vertices that lead beyond it.
+    /// Relax the arcs of the step's vertices that lead beyond the step.
     Push,
-    /// In the last step: vertices that may be nearer look again, at the arcs from others that
-    /// were left.
+    /// In the last step: vertices that may come nearer look again, at the arcs from other unsettled
+    /// vertices.
     Review,
-    /// Nothing.
+    /// Nothing more.
     Finished,
 }
 
@@ -26,14 +26,14 @@ pub(crate) enum Phase {
 pub(crate) struct Rules {
     /// All arcs.
     pub(crate) arcs: u64,
-    /// The bits of a step's width, and the key at its end.
+    /// The bits of a step's width, and the function that gives the key at a step's end.
     pub(crate) delta: u32,
     pub(crate) after: fn(key: u32, delta: u32) -> u32,
     /// Where the first step ends.
     pub(crate) first_end: u32,
-    /// Pull if the arcs left are less than those just settled times this.
+    /// Pull if the unsettled arcs are fewer than those just settled, times this.
     pub(crate) pull: u32,
-    /// The last step if the arcs left, times this, are less than all.
+    /// Make the next step the last if the unsettled arcs, times this, are fewer than all arcs.
     pub(crate) rest: u32,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Pilot {
     reviewed: u64,
 }
 
-/// Vertices are reviewed again if of so many one has come nearer.
+/// Vertices are reviewed again if more than one in this many has come nearer.
 const FEW: u64 = 64;
 
 impl Pilot {
@@ -90,7 +90,7 @@ impl Pilot {
             }
             Phase::Collect | Phase::Pull => match totals.nearest {
                 None => Phase::Finished,
-                // Nothing in this step: on to the nearest.
+                // The step is empty: on to the one of the nearest key.
                 Some(nearest) => self.plan(Phase::Collect, nearest, left),
             },
             _ if left == 0 || self.end == UNREACHED => Phase::Finished,
@@ -105,7 +105,7 @@ impl Pilot {
         }
     }
 
-    /// What becomes of vertices that have just been listed.
+    /// The next phase after vertices have been listed.
     fn go_on(&mut self, listed: u64) -> Phase {
         match self.phase {
             Phase::Pull if self.end == UNREACHED => {
@@ -157,7 +157,7 @@ mod tests {
         pilot.advance(totals(6, 95));
         pilot.advance(totals(6, 95));
         assert_eq!((pilot.phase, pilot.end, pilot.steps), (Phase::Pull, UNREACHED, 4));
-        // A hundred may be nearer, of which two are, then one, which is few.
+        // 100 may come nearer; two do, then one, which is few.
         pilot.advance(totals(106, 95));
         assert_eq!(pilot.phase, Phase::Review);
         pilot.advance(totals(108, 95));
@@ -174,7 +174,7 @@ mod tests {
         pilot.advance(Totals { nearest: Some(70), ..Totals::default() });
         assert_eq!((pilot.phase, pilot.begin, pilot.end), (Phase::Collect, 70, 80));
         pilot.advance(Totals { nearest: Some(u32::MAX - 3), ..Totals::default() });
-        // A step that would end where nothing is has no end.
+        // A step whose end would not lie beyond its begin has no end.
         assert_eq!((pilot.phase, pilot.end), (Phase::Collect, UNREACHED));
         pilot.advance(Totals::default());
         assert_eq!(pilot.phase, Phase::Finished);

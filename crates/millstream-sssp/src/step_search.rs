@@ -17,11 +17,11 @@ use crate::step_pilot::Rules;
 use crate::step_twin;
 use crate::{Result, rule::DistanceRule};
 
-/// Rows: where each begins, targets and weights.
+/// Rows: offsets, targets and weights.
 pub(crate) type Rows<W> = (Read<u64>, Read<u32>, Read<W>);
 /// Two lists of near vertices, two sets of marks, and the light arcs of each row.
 type Lists = (Shared<u32>, Shared<u32>, Shared<u32>);
-/// What all devices were told, of which vertices and their values, and their own values.
+/// Of all devices: the vertices that they were told of, the values that they were told, and their own values.
 type Exchange<V> = (SharedSet<u32>, SharedSet<V>, SharedSet<V>);
 type Signature<W, V> = (
     Rows<W>,
@@ -35,7 +35,7 @@ type Signature<W, V> = (
 );
 
 millstream_device::cuda_struct! {
-    /// How a search goes, as kernels take it.
+    /// The settings of a search, as kernels take them.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     pub(crate) struct Settings as "millstream::StepSettings" {
         pub(crate) place: GangPlace,
@@ -82,7 +82,7 @@ type RowsOf<'a, W> = (&'a DeviceBuffer<u64>, &'a DeviceBuffer<u32>, &'a DeviceBu
 pub(crate) struct StepSearch<'a, R: DistanceRule> {
     pub(crate) graph: &'a StepGraph,
     options: StepOptions,
-    /// Of each device, the weights of the arcs that leave and that enter.
+    /// For each device, the weights of its outgoing and of its incoming arcs.
     weights: Vec<[std::sync::Arc<DeviceBuffer<R::Weight>>; 2]>,
 }
 
@@ -143,7 +143,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
         let source = V::new(0, UNREACHED);
         let values = incoming.filled(context.devices(), V::UNREACHED, sources, source).await?;
         let (patience, reported) = (self.options.patience, GangWork::REPORT_WORDS);
-        // Behind the barrier's, `StepDevice::unlisted`.
+        // One word after the barrier's: `StepDevice::unlisted`.
         let gangs = GangMemory::of_all(context, 1, reported, patience)?;
         let lights = self.lights(self.settings(0).delta).await?;
         let mut memory = Vec::new();
@@ -217,7 +217,7 @@ impl<'a, R: DistanceRule> StepSearch<'a, R> {
     }
 }
 
-/// What comes before the kernels' text: the rule, and what vertices hold.
+/// The text before the kernels': the types of the rule and of vertices' values.
 pub(crate) fn types<R: DistanceRule, V: Value>() -> String {
     let (rule, bits) = (*R::CLASS, 8 * size_of::<V>());
     format!(
@@ -231,7 +231,7 @@ fn trusted<R: DistanceRule, V: Value>() -> Trusted<CudaSource> {
     unsafe { Trusted::new(cuda_source::<R, V>()) }
 }
 
-/// The gang's kernel: each file goes on where the one before ends.
+/// The gang's kernel: each file continues the one before.
 pub(crate) fn cuda_source<R: DistanceRule, V: Value>() -> CudaSource {
     const TEXT: &str = cuda_text!(
         "step_quarters.cuh",

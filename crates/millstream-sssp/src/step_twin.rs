@@ -1,5 +1,5 @@
-//! The phases of a search in steps on host devices, which have the values and the lists in one memory;
-//! what `steps.cuh` does between barriers.
+//! The phases of a search in steps on host devices, which share values and lists in one memory: what
+//! `steps.cuh` does between barriers.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -20,20 +20,20 @@ use crate::rule::DistanceRule;
 use crate::step_pilot::{Phase, Pilot, Totals};
 use crate::step_search::{Rows, Settings, StepSearch};
 
-/// Rows that leave and that enter; the values, the lists and the marks of all vertices; settings.
+/// Rows of outgoing and of incoming arcs; the values, the lists and the marks of all vertices; settings.
 type Signature<W, V> = (Rows<W>, Rows<W>, Shared<V>, Shared<u32>, Shared<u32>, Plain<Settings>);
-/// What the twin sees of it.
+/// The twin's view of its arguments.
 type View<'a, R, V> =
     <Signature<<R as millstream_traversal::internals::Rule>::Weight, V> as Parameter>::View<'a>;
 
-/// Memory of all devices: the first one's.
+/// Memory that all devices share, allocated on the first one.
 #[derive(Debug)]
 pub(crate) struct Memory<V: Value> {
-    /// Of all vertices.
+    /// The values of all vertices.
     pub(crate) values: SharedBuffer<V>,
-    /// Two of all vertices: a device's list is where its vertices are.
+    /// Two lists with room for all vertices: a device's part begins where its vertices do.
     lists: SharedBuffer<u32>,
-    /// A bit of each vertex for each list, and for whether it has been counted.
+    /// For each vertex, a bit for each list, and one for whether it has been counted as settled.
     marks: SharedBuffer<u32>,
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct Memory<V: Value> {
 struct Tally {
     /// Arcs that enter vertices that have been expanded.
     settled: AtomicU64,
-    /// Since all last met, the complement of the least key beyond the step; 0 if none was seen.
+    /// The complement of the least key seen beyond the step since all last met; 0 if none was seen.
     nearest: AtomicU32,
-    /// Vertices that the last step has pulled, and not listed.
+    /// Reached vertices that `Pull` has not listed in the last step, since they cannot come nearer.
     pulled: AtomicU64,
 }
 
@@ -55,7 +55,7 @@ struct Counts {
     tallies: Vec<Tally>,
 }
 
-/// The marks of vertices that have been counted, behind those of the two lists.
+/// The marks of counted vertices, which follow those of the two lists.
 const COUNTED: usize = 2;
 /// Vertices of a block.
 const BLOCK: usize = 512;
@@ -66,12 +66,13 @@ struct Course {
     pilot: Pilot,
     /// Which list is filled.
     filled: usize,
-    /// Of each device, the places taken before that list, and the vertices in the other.
+    /// For each device, its total of listed vertices when that list was begun, and how many the other list
+    /// has.
     lists: Vec<(u64, u64)>,
 }
 
 impl Course {
-    /// Goes on to the next phase, by what the devices have counted. Whether there is one.
+    /// Goes on to the next phase, decided from what the devices have counted. Whether there is one.
     fn advance(&mut self, Counts { lists, tallies }: &Counts) -> bool {
         let mut totals = Totals::default();
         let mut nearest = 0;
@@ -83,7 +84,7 @@ impl Course {
         totals.nearest = (nearest != 0).then_some(!nearest);
         let before = self.pilot.phase;
         self.pilot.advance(totals);
-        // The list that was filled is read; or that which was reviewed is so again.
+        // The list just filled is read next, except that a repeated review reads the same list again.
         let is_turned = before != Phase::Review || self.pilot.phase != Phase::Review;
         self.filled ^= usize::from(is_turned);
         for (device, (mark, here)) in self.lists.iter_mut().enumerate() {
@@ -115,7 +116,7 @@ impl<V: Value> Memory<V> {
     }
 }
 
-/// Runs all phases, from the first to the last: how long it took, and what the devices have done.
+/// Runs all phases. Returns how long they took, and what the devices have done.
 pub(crate) async fn run<R: DistanceRule, V: Value>(
     search: &StepSearch<'_, R>,
     memory: &Memory<V>,
@@ -152,7 +153,7 @@ pub(crate) async fn run<R: DistanceRule, V: Value>(
 /// Offsets, targets and weights.
 type RowsHere<'a, W> = (&'a [u64], &'a [u32], &'a [W]);
 
-/// One device in one phase. All orders are relaxed: the meetings publish.
+/// One device in one phase. All memory orders are relaxed: the meetings publish.
 struct Twin<'a, R: DistanceRule, V: Value> {
     out: RowsHere<'a, R::Weight>,
     incoming: RowsHere<'a, R::Weight>,
@@ -216,8 +217,8 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         })
     }
 
-    /// A vertex looks at those that were settled before `begin`: its key now, and the least that one
-    /// that is left may give it.
+    /// Pulls from the neighbours settled before `begin`. Returns the vertex's key now, and the least key
+    /// that an unsettled neighbour could still give it.
     fn look_at_settled(&self, vertex: u32, from: u32, begin: u32) -> (u32, u32) {
         let mut rival = UNREACHED;
         let (_, key) = self.look(vertex, from, |key, arc| {
@@ -229,7 +230,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         (key, rival)
     }
 
-    /// Vertices that another one that is left may be near to look again, at all of these.
+    /// Listed vertices, which an unsettled neighbour might bring nearer, pull from all unsettled ones.
     fn review(&self, course: &Course) -> KernelResult {
         let begin = course.pilot.begin;
         self.each_listed(course, |vertex, found| {
@@ -241,8 +242,8 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         })
     }
 
-    /// A vertex looks along the arcs that enter it from vertices whose key, by arc, counts: the
-    /// shortest way before and now. No way through others starts before `from`.
+    /// Pulls along the incoming arcs for which `counts(key of the source, arc)` holds. Returns the vertex's
+    /// key before and now. Sources with keys smaller than `from` have nothing better to offer.
     #[inline]
     fn look(
         &self,
@@ -254,7 +255,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         let before = self.key(vertex);
         let mut best = (before, UNREACHED);
         for arc in self.row(offsets, vertex) {
-            // An arc is as heavy as those before it.
+            // Later arcs are at least as heavy, so they cannot be better either.
             if R::extended(from, weights, arc) >= best.0 {
                 break;
             }
@@ -273,7 +274,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         (before, best.0)
     }
 
-    /// Light arcs of what is listed here, whoever has listed it.
+    /// Relaxes the light arcs of this device's listed vertices, whichever device listed them.
     fn expand(&self, course: &Course) -> KernelResult {
         let (read, counted) = (self.marks(course.filled ^ 1), self.marks(COUNTED));
         let filled = self.marks(course.filled);
@@ -286,13 +287,13 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         })
     }
 
-    /// Marks what becomes nearer within the step.
+    /// Marks and lists targets that come nearer within the step.
     fn relax_near(&self, course: &Course, vertex: u32, marks: &[AtomicU32], found: &mut Found) {
         let (offsets, targets, weights) = self.out;
         let (key, end) = (self.key(vertex), course.pilot.end);
         for arc in self.row(offsets, vertex) {
             let extended = R::extended(key, weights, arc);
-            // So are the arcs that follow.
+            // The arcs that follow are at least as heavy, so they lead out of range, too.
             if extended >= end || extended > self.settings.limit {
                 return;
             }
@@ -305,7 +306,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         }
     }
 
-    /// From the owned vertices of the step, along the arcs that lead beyond it.
+    /// Relaxes the arcs of the step's owned vertices that lead beyond the step.
     fn push_beyond(&self, course: &Course) -> KernelResult {
         let Pilot { begin, end, .. } = course.pilot;
         self.each_owned(course, |vertex, _| {
@@ -339,7 +340,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         self.each((end - first) as usize, course, |row, found| work(vertex(row), found))
     }
 
-    /// What is in the list that is read.
+    /// Calls `work` for each of this device's vertices in the list that is read.
     fn each_listed(
         &self,
         course: &Course,
@@ -366,7 +367,7 @@ impl<'a, R: DistanceRule, V: Value> Twin<'a, R, V> {
         })
     }
 
-    /// What a block has found goes to the lists and is counted.
+    /// Puts what a block has found into the lists, and counts it.
     fn keep(&self, course: &Course, mut found: Found) {
         let tally = &self.counts.tallies[self.settings.place.device as usize];
         tally.settled.fetch_add(found.settled, Ordering::Relaxed);
@@ -403,7 +404,7 @@ fn sort_in(course: &Course, vertex: u32, key: u32, found: &mut Found) {
     if key < course.pilot.end {
         found.listed.push(vertex);
     } else {
-        // Nothing for a vertex that nobody has reached.
+        // For an unreached vertex the complement is 0, which changes nothing.
         found.nearest = found.nearest.max(!key);
     }
 }

@@ -11,15 +11,15 @@ use crate::{DistributedGraph, Result};
 /// What a search has found of all vertices, by original id.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// [`UNREACHED`] where no path leads.
+    /// [`UNREACHED`] for vertices that no path reaches.
     pub keys: Vec<u32>,
-    /// The vertex before on such a path; [`UNREACHED`] for sources and where there is none.
-    /// `None` for values that keep none.
+    /// The previous vertex on such a path; [`UNREACHED`] for sources and unreached vertices.
+    /// `None` if the values keep no predecessors.
     pub predecessors: Option<Vec<u32>>,
 }
 
 impl Answer {
-    /// The owners' values, of buffers that have one for every vertex.
+    /// Each vertex's value from its owner; the buffers have a value for every vertex.
     ///
     /// # Errors
     /// A device failed, or still works on a buffer.
@@ -33,8 +33,8 @@ impl Answer {
         Answer::gather_from(graph, buffers.zip(graph.owned())).await
     }
 
-    /// As [`Answer::gather`], of buffers that have the values of owned vertices first, and
-    /// perhaps others behind.
+    /// As [`Answer::gather`], from buffers that begin with the values of the owned vertices and
+    /// may have others after them.
     ///
     /// # Errors
     /// Likewise.

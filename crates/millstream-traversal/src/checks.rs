@@ -8,15 +8,15 @@ use rayon::prelude::*;
 
 use crate::{Error, Result};
 
-/// Arcs of a vertex on a GPU, at most: kernels add up those of 32 rows in 32 bits.
+/// The most arcs that a vertex may have on a GPU: kernels add up the arcs of 32 rows in 32 bits.
 const MOST_ROW_ARCS: u64 = 125_000_000;
-/// Kernels look at up to 1,024 vertices at once, beyond the last too, and count them in 32 bits.
+/// Kernels take up to 1,024 vertices at once, even past the last one, and number them in 32 bits.
 const MOST_VERTICES: u32 = u32::MAX - 1023;
 
-/// Whether GPUs, if there are any, take the rows of `graph`.
+/// Checks that the GPUs, if the context has any, can take the rows of `graph`.
 ///
 /// # Errors
-/// [`Error::TooManyArcs`] or [`Error::TooManyVertices`] if they do not.
+/// [`Error::TooManyArcs`] or [`Error::TooManyVertices`] if they cannot.
 pub fn check_rows(context: &Context, graph: &CsrGraph) -> Result<()> {
     if !context.devices().iter().any(Device::is_gpu) {
         return Ok(());
@@ -28,10 +28,10 @@ pub fn check_rows(context: &Context, graph: &CsrGraph) -> Result<()> {
     long.map_or(Ok(()), refused)
 }
 
-/// Whether a device takes a row of so many arcs.
+/// Checks that a device can take a row of `arcs` arcs.
 ///
 /// # Errors
-/// [`Error::TooManyArcs`] if it does not.
+/// [`Error::TooManyArcs`] if it cannot.
 pub(crate) fn check_row(device: &Device, row: u32, arcs: u64) -> Result<()> {
     match arcs <= MOST_ROW_ARCS || !device.is_gpu() {
         true => Ok(()),
@@ -46,7 +46,7 @@ fn check_vertices(vertices: u32) -> Result<()> {
     }
 }
 
-/// A vertex with more than so many arcs.
+/// A vertex with more than `most` arcs.
 fn long_row(graph: &CsrGraph, most: u64) -> Option<u32> {
     if graph.targets().len() as u64 <= most {
         return None;
@@ -55,10 +55,10 @@ fn long_row(graph: &CsrGraph, most: u64) -> Option<u32> {
     vertices.find_any(|&vertex| graph.degree(vertex) > most)
 }
 
-/// Whether a partition is one of `graph` for the devices of `context`.
+/// Checks that a partition fits `graph` and the devices of `context`.
 ///
 /// # Errors
-/// [`Error::Partition`] if it is not.
+/// [`Error::Partition`] if it does not.
 pub fn check_partition(context: &Context, graph: &CsrGraph, partition: &Partition) -> Result<()> {
     let (devices, graph_vertices) = (context.devices().len(), graph.vertices());
     let (parts, vertices) = (partition.parts(), partition.vertices());

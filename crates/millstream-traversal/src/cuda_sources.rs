@@ -7,10 +7,10 @@ use crate::relaxation::{Relaxation, Rule};
 use crate::row_width::RowWidth;
 use crate::value::Value;
 use crate::{
-    Vertices, hubs, index_rows, near_far, pack_near_rows, reversed_rows, sort_rows, survey,
+    Vertices, beside, hubs, index_rows, near_far, pack_near_rows, reversed_rows, sort_rows, survey,
 };
 
-/// The CUDA C++ of all that a search by a rule runs, to be compiled without running it.
+/// The CUDA C++ of all kernels that a search by a rule runs, for compiling without running.
 #[doc(hidden)]
 pub fn cuda_sources<R: Rule, V: Value>() -> Vec<CudaSource> {
     let worklist = Vertices::<Relaxation<R, V>>::cuda().into_iter();
@@ -20,6 +20,7 @@ pub fn cuda_sources<R: Rule, V: Value>() -> Vec<CudaSource> {
     });
     let sorting = sort_rows::sources(R::WEIGHS).into_iter().chain(reversed_rows::cuda_sources());
     let sorting = sorting.chain(index_rows::cuda_sources());
-    let others = [pack_near_rows::cuda_source::<R>(), hubs::cuda_source(), survey::cuda_source()];
+    let others = [hubs::cuda_source(), survey::cuda_source(), beside::cuda_source()];
+    let others = others.into_iter().chain([pack_near_rows::cuda_source::<R>()]);
     worklist.chain(piles).chain(others).chain(sorting).collect()
 }

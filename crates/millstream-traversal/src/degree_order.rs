@@ -1,6 +1,5 @@
-//! The *degree order* of a graph's vertices on GPUs: those with the most arcs first. What most
-//! vertices ask of a few is then in few lines of memory, and what there is to do is told from what
-//! there is not line by line.
+//! The *degree order* of a graph's vertices on GPUs: those with the most arcs first. The few vertices
+//! that most others read then lie in few lines of memory, and whole lines have work or have none.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +15,8 @@ pub struct DegreeOrder {
 }
 
 impl DegreeOrder {
-    /// Vertices of a window whose work should be spread evenly over the blocks of a GPU: those of
-    /// 32 words of bits, a warp's share at a time.
+    /// Vertices of a window whose work should be spread evenly over the blocks of a GPU: 32 words
+    /// of bits, which a warp takes at a time.
     pub const SPREAD: u32 = 1024;
 
     /// The partition [by degree](Partition::by_degree) on GPUs, for a graph that is neither
@@ -84,7 +83,7 @@ impl DegreeOrder {
             && !is_mesh_like()
     }
 
-    /// What it has cost: no memory of the devices, but the time of ordering the vertices and of renumbering
+    /// What the order has cost: no device memory, only the time to order the vertices and to renumber
     /// the arcs of `graph`.
     pub fn layout(self, graph: &DistributedGraph) -> Layout {
         let time = self.time + graph.renumbering_time();

@@ -16,7 +16,7 @@ pub enum Delta {
 }
 
 impl Delta {
-    /// Whether it is one.
+    /// Checks that an explicit step can be used.
     ///
     /// # Errors
     /// A step that is not positive, or that distances cannot be divided by.

@@ -1,30 +1,31 @@
-//! Whether a graph spreads as a plane does, a road map say, or as one in which everything is near:
-//! found out by searching the neighbourhoods of a few vertices on the host.
+//! Whether a graph spreads like a plane (a road map, say) or so that everything is near: the host
+//! finds out by searching the neighbourhoods of a few vertices.
 
 use millstream_graph::CsrGraph;
 
 /// Vertices whose neighbourhoods are searched.
 const CENTERS: u32 = 4;
-/// Vertices of a neighbourhood at most.
+/// The most vertices of a neighbourhood.
 const NEIGHBOURHOOD: usize = 1 << 15;
-/// Arcs of a neighbourhood at most: many to a vertex, for a mesh.
+/// The most arcs followed in a neighbourhood: 32 for each vertex, many for a mesh.
 const ARCS: usize = 1 << 20;
-/// Levels of a neighbourhood are thin if they have fewer vertices, on average.
+/// Levels of a neighbourhood are thin if they have fewer vertices than this on average.
 const THIN: usize = 1 << 10;
 
-/// Within twice as many levels a plane has four times as many vertices, and space eight times, less where
-/// these end: of meshes of two dimensions 3.8 to 4.6 times were seen, of three 6.1 to 7.1,
+/// Twice as many levels reach four times as many vertices in a plane and eight times as many in space, fewer
+/// where the graph ends: measured were 3.8 to 4.6 times for two-dimensional meshes, 6.1 to 7.1 for three,
 const PLANE: usize = 5;
-/// and 15 or more where everything is near.
+/// and 15 times or more where everything is near.
 const SPACE: usize = 12;
-/// Levels are many from here on: a mesh of two dimensions with 48 arcs a vertex has as many.
+/// This many levels are many: a two-dimensional mesh with 48 arcs a vertex still has them.
 const MANY: usize = 24;
-/// Fewer levels do not say how the graph spreads: a mesh of three dimensions with 26 arcs a vertex has 16.
+/// Fewer levels than this do not show how the graph spreads: a three-dimensional mesh with 26 arcs a vertex
+/// has 16.
 const FEW: usize = 8;
 
-/// Vertices of a level on average, less than which are nothing beside a meeting of host devices, where
-/// rows are not packed: on four, a road map in scattered parts, of a hundred and more, took seven times
-/// as long asynchronously, and a chain a tenth.
+/// Levels with fewer vertices than this on average take negligible time beside a meeting of host devices,
+/// where rows are not packed. On four devices, a road map in scattered parts (100 and more a level) took
+/// seven times as long asynchronously, and a chain a tenth.
 const CHAIN: usize = 32;
 
 /// The largest neighbourhood of a few vertices of a graph.
@@ -42,13 +43,13 @@ const CHAIN: usize = 32;
 pub struct DepthProbe {
     vertices: usize,
     levels: usize,
-    /// Levels that have half of the vertices together: those that follow may end somewhere;
+    /// The first levels that together have half of the vertices: later ones may meet the graph's edge.
     middle: usize,
-    /// the vertices of these,
+    /// Vertices of these levels.
     reached: usize,
-    /// and those of the first half of them.
+    /// Vertices of the first half of these levels.
     inner: usize,
-    /// Whether not all was searched that can be reached.
+    /// Whether the search ended before all reachable vertices were found.
     is_cut: bool,
 }
 
@@ -77,7 +78,7 @@ impl DepthProbe {
     /// # Panics
     /// If there is no such vertex.
     pub fn around(graph: &CsrGraph, center: u32) -> DepthProbe {
-        // Zeros that nobody touches cost nothing, so that these are cheap for large graphs.
+        // Zeroed pages that are never touched cost nothing, so this is cheap even for large graphs.
         let mut seen = vec![0u64; graph.vertices().div_ceil(64) as usize];
         let mut is_new = |vertex: u32| {
             let (word, bit) = (&mut seen[vertex as usize / 64], 1 << (vertex % 64));
@@ -102,7 +103,7 @@ impl DepthProbe {
             frontier = next;
         }
         let is_cut = !frontier.is_empty() || arcs == 0;
-        // There is a level, and the last has all vertices.
+        // In bounds: there is at least one level, and the last `end` counts all vertices.
         let (levels, middle) = (ends.len(), ends.partition_point(|&end| end < vertices / 2) + 1);
         let [reached, inner] = [middle, middle.div_ceil(2)].map(|levels| ends[levels - 1]);
         DepthProbe { vertices, levels, middle, reached, inner, is_cut }
@@ -143,7 +144,7 @@ impl DepthProbe {
         self.middle < FEW
     }
 
-    /// Whether the neighbourhood has so many vertices, or goes on beyond what was searched.
+    /// Whether the neighbourhood has at least `vertices` vertices, or goes on beyond what was searched.
     pub fn reaches(self, vertices: usize) -> bool {
         self.is_cut || self.vertices >= vertices
     }
@@ -184,7 +185,7 @@ mod tests {
         assert!(probe.is_near() && !probe.is_thin());
     }
 
-    /// Of 24 arcs a vertex.
+    /// A mesh with 24 arcs a vertex.
     #[test]
     fn a_mesh_of_many_arcs_is_deep() {
         let mut edges = Vec::new();
@@ -199,7 +200,7 @@ mod tests {
         assert!(!probe.is_near() && probe.is_deep() && !probe.is_chain_like(), "{probe:?}");
     }
 
-    /// A cube of 40 vertices a side, each beside six others, or 26.
+    /// A cube of 40 vertices a side, each with 6 neighbours, or 26.
     #[test]
     fn space_is_neither_near_nor_deep() {
         const SIDE: i32 = 40;
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Each vertex beside the next four, but for one end in 251, which is anywhere.
+    /// Arcs from each vertex to the next four, except that one arc in 251 ends anywhere.
     #[test]
     fn a_small_world_is_near_though_it_has_dozens_of_levels() {
         const VERTICES: u32 = 1 << 20;

@@ -1,5 +1,5 @@
-//! The arcs that enter vertices: those that leave them, if a graph is symmetric. It is taken for that
-//! until it is known, since GPUs find it out much sooner than the host.
+//! The arcs that enter vertices: those that leave them, if a graph is symmetric. A graph is assumed
+//! symmetric until that is checked, since GPUs check it much faster than the host.
 
 use millstream_flow::Context;
 use millstream_graph::{CsrGraph, GraphError, Partition, RowIndex, partition};
@@ -15,17 +15,17 @@ use crate::{Error, Result};
 pub struct Entering {
     /// A row of them for each vertex, on the devices.
     pub rows: DistributedGraph,
-    /// How many there are, by original ids.
+    /// How many arcs enter each vertex, by original id.
     pub degrees: RowIndex,
-    /// Whether they are those that leave the vertices, each having its reverse, of the same weight if weights
-    /// are uploaded.
+    /// Whether they are also the arcs that leave the vertices: each arc has its reverse, of the same weight
+    /// if weights are uploaded.
     pub is_symmetric: bool,
 }
 
 impl Entering {
-    /// Uploads the arcs that enter the vertices of a graph. `parts_of` gives the parts of their rows. Of most
-    /// graphs that are not symmetric a few rows show it, and the arcs are turned round: by GPUs, if
-    /// these have room for them both ways, or by the host.
+    /// Uploads the arcs that enter the vertices of a graph. `parts_of` gives the parts of their rows. A few
+    /// rows suffice to show that most asymmetric graphs are not symmetric. The arcs are then reversed: by
+    /// GPUs that have room for both directions, else by the host.
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
@@ -46,7 +46,7 @@ impl Entering {
     /// ```
     ///
     /// # Errors
-    /// As [`DistributedGraph::new`]; no memory for the arcs the other way round.
+    /// As [`DistributedGraph::new`]; no memory for the reversed arcs.
     ///
     /// # Cancel safety
     /// Cancel safe: what was uploaded is dropped.
@@ -81,7 +81,7 @@ impl Entering {
     }
 }
 
-/// The GPUs get the arcs as they are first, each a block of them.
+/// First uploads the arcs as they are, a block of them to each GPU, and then reverses them there.
 async fn turned_by_gpus(
     context: &Context,
     graph: &CsrGraph,

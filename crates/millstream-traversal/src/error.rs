@@ -43,7 +43,7 @@ pub enum Error {
         row: u32,
         /// Its arcs.
         arcs: u64,
-        /// That a vertex may have.
+        /// The most arcs that a vertex may have.
         most: u64,
     },
     /// A graph with more vertices than GPUs take.
@@ -51,7 +51,7 @@ pub enum Error {
     TooManyVertices {
         /// Its vertices.
         vertices: u32,
-        /// That it may have.
+        /// The most vertices that a graph may have.
         most: u32,
     },
     /// A step of the priority threshold that is not positive, or too small or too large to divide by.
@@ -60,10 +60,10 @@ pub enum Error {
         /// The step.
         delta: f64,
     },
-    /// Options for later runs on a graph that was uploaded for others.
+    /// Options of a later run that differ from those that the graph was uploaded for.
     #[error("the {option} is chosen when a graph is uploaded, and this one is there for another")]
     ChosenAtUpload {
-        /// What would have to be another.
+        /// The option that differs.
         option: &'static str,
     },
     /// A search was asked for whose devices push what they tell each other, although the context
@@ -78,7 +78,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a device has no room for what was to be there.
+    /// Whether a device has run out of memory.
     pub fn is_out_of_memory(&self) -> bool {
         use millstream_device::Error::OutOfMemory;
         use millstream_flow::Error::Device;
@@ -86,8 +86,8 @@ impl Error {
         matches!(self, Error::Worklist(Flow(Device(OutOfMemory { .. }))))
     }
 
-    /// Whether this says that a layout is too much for the devices, and that another layout may
-    /// fit: there is no room for it, or it has a longer row or more vertices than GPUs take.
+    /// Whether a layout is too much for the devices, so that another may fit: there is no room for
+    /// it, or it has a longer row or more vertices than GPUs take.
     ///
     /// ```
     /// use millstream_traversal::Error;

@@ -1,4 +1,4 @@
-//! Kernels of gangs, each made once in a program.
+//! Kernels of gangs, each made once for the life of the process.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -8,15 +8,15 @@ use millstream_device::{CudaSource, Kernel, Parameter, Trusted};
 use millstream_flow::Gang;
 use parking_lot::Mutex;
 
-/// By the types of their signatures and of what makes their sources.
+/// Keyed by the types of the signature and of the closure that makes the source.
 static KERNELS: LazyLock<Mutex<Kernels>> = LazyLock::new(Default::default);
 
 type Kernels = HashMap<TypeId, &'static (dyn Any + Send + Sync)>;
 
-/// The gang's kernel of a source, kept for as long as the program runs: to make its text takes some 25
-/// microseconds, and as many on each GPU to find out by the text where it is loaded, where a short
-/// search takes 50. `source` captures nothing, so that it always makes the same; whatever it depends on
-/// is in its type.
+/// The gang's kernel of a source, kept for the life of the process: making the text takes some 25
+/// microseconds, and looking the loaded kernel up by its text takes as long again on each GPU, while a
+/// short search takes 50. `source` captures nothing, so it always makes the same text; whatever it
+/// depends on is in its type.
 pub fn gang_kernel<S, F>(name: &str, source: F) -> &'static Kernel<S>
 where
     S: Parameter + 'static,

@@ -7,8 +7,8 @@ use millstream_device::{SharedSet, patience_ns};
 use millstream_graph::Partition;
 
 millstream_device::cuda_struct! {
-    /// Which device this is, and who owns which vertices: `GangPlace` of `gang_device.cuh`,
-    /// with which the settings of a search begin.
+    /// Which device this is, and who owns which vertices: `GangPlace` of `gang_device.cuh`, the
+    /// first field of a search's settings.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     pub struct GangPlace as "millstream::GangPlace" {
         patience_ns: u64,
@@ -20,19 +20,19 @@ millstream_device::cuda_struct! {
         pub vertices: u32,
         /// The first that this device owns.
         pub first: u32,
-        /// One behind the last that it owns.
+        /// The one after the last that it owns.
         pub end: u32,
-        /// The first vertex of each device, and the number of vertices behind the last.
+        /// The first vertex of each device; all entries after these are the number of vertices.
         pub boundaries: [u32; GangPlace::MOST + 1],
     }
 }
 
 impl GangPlace {
-    /// Devices at most.
+    /// The most devices of a gang.
     pub const MOST: usize = SharedSet::<u32>::MOST;
 
-    /// Of the device with the part `device` of a graph, which has no more than
-    /// [`GangPlace::MOST`]; it waits for others as long as its `patience`.
+    /// The place of the device that has part `device` of a graph, which has at most
+    /// [`GangPlace::MOST`] parts; the device waits no longer than `patience` for others.
     pub fn new(partition: &Partition, device: usize, patience: Duration) -> GangPlace {
         let mut boundaries = [partition.vertices(); GangPlace::MOST + 1];
         boundaries.iter_mut().zip(partition.boundaries()).for_each(|(to, &from)| *to = from);

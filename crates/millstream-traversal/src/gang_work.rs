@@ -7,10 +7,10 @@ use millstream_worklist::{DeviceStatistics, WorklistStatistics};
 use crate::Result;
 use crate::gang_place::GangPlace;
 
-/// Words of a report, as `GangDevice` of `gang_device.cuh` has them.
+/// Words of a report, in the order of `GangDevice` in `gang_device.cuh`.
 #[derive(Clone, Copy)]
 enum Reported {
-    /// Behind the one that says whether the gang was stopped.
+    /// Word 0 says whether the gang was stopped.
     Visited = 1,
     Received,
     Kept,
@@ -25,7 +25,7 @@ pub struct GangWork {
     pub visited: u64,
     /// Items that came from other devices.
     pub received: u64,
-    /// Those of them that were news.
+    /// Received items that were news.
     pub kept: u64,
     /// Items sent to each device.
     pub sent: [u64; GangPlace::MOST],
@@ -34,13 +34,14 @@ pub struct GangWork {
 }
 
 impl GangWork {
-    /// Words of a GPU's report, which those of a search's own follow.
+    /// Words of a GPU's report that all searches have; a search's own words follow.
     pub const REPORT_WORDS: usize = Reported::Sent as usize + GangPlace::MOST;
 
-    /// What GPUs report of a search by `kernel`, whose places are called `place`: levels, say.
+    /// What GPUs report of a search by `kernel`. `place` is what errors call a point of its course: a
+    /// level, say.
     ///
     /// # Errors
-    /// The devices have not met for as long as their patience; a failed device.
+    /// The devices did not meet within their patience; a failed device.
     ///
     /// # Cancel safety
     /// Cancel safe: it only reads.
@@ -73,8 +74,8 @@ impl GangWork {
         gangs.iter().map(reported).collect()
     }
 
-    /// The statistics of a search in which each of `devices` has done what `all` say; items have
-    /// `item_bytes` each.
+    /// The statistics of a search in which each of `devices` has done its entry of `all`; an item
+    /// takes `item_bytes`.
     pub fn statistics(all: &[GangWork], devices: &[Device], item_bytes: u64) -> WorklistStatistics {
         let mut run = WorklistStatistics::default();
         for (place, (its, from)) in all.iter().zip(devices).enumerate() {

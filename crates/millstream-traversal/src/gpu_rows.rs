@@ -1,5 +1,5 @@
-//! Rows that GPUs give the partition's ids and sort, each those of its part: the host has no graph but
-//! the one that it was given.
+//! Rows that GPUs renumber with the partition's ids and sort, each GPU those of its part: the host makes
+//! no second graph.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use crate::on_each_device::on_each_device;
 use crate::part::{Part, PartWeights};
 use crate::sort_rows::{LongRow, RowOrder, RowsToSort};
 
-/// The rows of each part of `graph`, sorted by weight or by target, and how long that has taken once they
-/// were there.
+/// The rows of each part of `graph`, sorted by weight or by target, and how long this took once the rows
+/// were on the GPUs.
 pub(crate) async fn on_gpus(
     context: &Context,
     graph: &CsrGraph,
@@ -31,13 +31,13 @@ pub(crate) async fn on_gpus(
     Ok((parts, start.elapsed()))
 }
 
-/// Rows in the order of a part's vertices, on its GPU, with the ids that targets have in the graph.
+/// Rows in the order of a part's vertices, on its GPU; targets still have their original ids.
 struct UnsortedRows {
     offsets: Vec<u64>,
     targets: DeviceBuffer<u32>,
-    /// Their bits.
+    /// The bits of the weights.
     weights: DeviceBuffer<u32>,
-    /// What they are; `None` if there are none.
+    /// Whether the weights are reals; `None` if there are none.
     are_real: Option<bool>,
 }
 
@@ -88,7 +88,7 @@ impl UnsortedRows {
     }
 }
 
-/// The new ids of all vertices; none if they are those that vertices have.
+/// The new ids of all vertices; empty if no vertex is renumbered.
 pub(crate) fn new_ids(stream: &Stream, partition: &Partition) -> Result<DeviceBuffer<u32>> {
     let renumbered = if partition.is_renumbered() { partition.vertices() } else { 0 };
     let mut new_ids = stream.device().buffer_to_overwrite(renumbered as usize)?;

@@ -21,11 +21,11 @@ use crate::owners::Owners;
 use crate::part::{Part, PartWeights};
 use crate::{Error, Result};
 
-/// Vertices that are filled one by one, at most: each fill takes microseconds, where the values of
-/// all vertices take milliseconds to come from the host.
+/// The most vertices whose values are filled one by one: each fill takes microseconds, while copying
+/// the values of all vertices from the host takes milliseconds.
 const MOST_FILLS: usize = 256;
 
-/// What of a graph goes to the devices.
+/// Which data of a graph go to the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Columns {
     /// Row index and targets.
@@ -156,7 +156,7 @@ impl DistributedGraph {
             };
             let offsets = Arc::new(stream.lent(offsets)?);
             let targets = targets.slice(arcs)?;
-            // Searches on pages as small as a file's take up to a fifth longer.
+            // Copied, not lent, if mapped: searches on a file's small pages take up to a fifth longer.
             let targets = match rows_of.is_mapped() {
                 true => stream.uploaded(targets)?,
                 false => stream.lent(targets)?,
@@ -169,7 +169,7 @@ impl DistributedGraph {
         Ok(DistributedGraph::of_parts(context, partition, parts, Duration::ZERO))
     }
 
-    /// Of rows that devices have, and how long they took to give them their ids and order.
+    /// From rows already on the devices; `renumbering_time` is how long renumbering and sorting them took.
     pub(crate) fn of_parts(
         context: &Context,
         partition: Partition,
@@ -347,7 +347,7 @@ impl DistributedGraph {
         boundaries.map(|range| range[0] as usize..range[1] as usize)
     }
 
-    /// Begins to bring the owners' values home, which are in given places of a buffer of each.
+    /// Starts downloads of the owners' values, each from the given range of that owner's buffer.
     pub(crate) fn downloads<V: AtomicPod>(
         &self,
         values: impl Iterator<Item = (SharedBuffer<V>, Range<usize>)>,
@@ -367,14 +367,14 @@ enum HostWeights<'a> {
     Real(HostColumn<'a, f32>),
 }
 
-/// What there is of every arc, on the host.
+/// A value of every arc, on the host.
 enum HostColumn<'a, T> {
     Lent(&'a [T]),
     Given(HostData<T>),
 }
 
 impl<T: Pod + Send + Sync> HostColumn<'_, T> {
-    /// What these arcs have, on a device.
+    /// The values of these arcs, on a device.
     fn uploaded(&self, stream: &Stream, arcs: &Range<usize>) -> Result<DeviceBuffer<T>> {
         let all = match self {
             HostColumn::Lent(all) => &all[arcs.clone()],
@@ -386,8 +386,8 @@ impl<T: Pod + Send + Sync> HostColumn<'_, T> {
             stream.upload_made(&mut buffer, copy)?;
             return Ok(buffer);
         }
-        // What is lent may outlive the graph. By all threads: pages that nobody has touched cost more than the
-        // copy.
+        // Copied, since lent memory may outlive the graph; by all threads, since first touches of new pages
+        // cost more than the copy.
         Ok(stream.lent(all.par_iter().in_pieces().copied().collect::<Vec<T>>())?)
     }
 }

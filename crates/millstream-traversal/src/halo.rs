@@ -20,7 +20,9 @@ const OWNED_FOR_HALO: usize = 2;
 /// let arcs: Vec<_> = (0..99).flat_map(|at| [(at, at + 1), (at + 1, at)]).collect();
 /// let path = CsrGraph::from_edges(100, &arcs)?;
 /// let blocks = partition::contiguous_blocks(&path, 2);
-/// let halos = Halos::new(&path, &blocks, 64).expect("few neighbours");
+/// // The vertices of the other part that are next to each one.
+/// let beside = vec![vec![50], vec![49]];
+/// let halos = Halos::new(&path, &blocks, beside, 64).expect("few neighbours");
 /// // At most half as many vertices as a part has.
 /// assert_eq!(halos.depth, 25);
 /// assert_eq!(halos.of[0], (50..75).collect::<Vec<_>>());
@@ -42,11 +44,17 @@ impl Halos {
     }
 
     /// Halos of a symmetric graph, `deepest` arcs deep or as deep as they may be in all parts; `None` if
-    /// parts have too many neighbours for any.
-    pub fn new(graph: &CsrGraph, partition: &Partition, deepest: usize) -> Option<Halos> {
-        let around: Vec<_> = (0..partition.parts())
+    /// parts have too many neighbours for any. `beside` has the vertices that are next to each part.
+    pub fn new(
+        graph: &CsrGraph,
+        partition: &Partition,
+        beside: Vec<Vec<u32>>,
+        deepest: usize,
+    ) -> Option<Halos> {
+        let around: Vec<_> = beside
             .into_par_iter()
-            .map(|part| around(graph, partition, part, deepest))
+            .enumerate()
+            .map(|(part, beside)| around(graph, partition, (part, beside), deepest))
             .collect();
         let depth = around.iter().map(|(_, ends)| ends.len()).min().filter(|&depth| depth > 0)?;
         let of = around.into_par_iter().map(|(mut vertices, ends)| {
@@ -79,15 +87,15 @@ impl Halos {
 fn around(
     graph: &CsrGraph,
     partition: &Partition,
-    part: usize,
+    (part, mut nearest): (usize, Vec<u32>),
     deepest: usize,
 ) -> (Vec<u32>, Vec<usize>) {
     let own = partition.range(part);
     let most = own.len() / OWNED_FOR_HALO;
     let mut is_seen = vec![false; graph.vertices() as usize];
     is_seen[own.start as usize..own.end as usize].fill(true);
+    nearest.iter().for_each(|&vertex| is_seen[vertex as usize] = true);
     let beside = |vertex| Halos::neighbours(graph, partition, vertex);
-    let mut nearest = unseen(own.into_par_iter().in_pieces().flat_map_iter(beside), &mut is_seen);
     let (mut vertices, mut ends) = (Vec::new(), Vec::new());
     while ends.len() < deepest && vertices.len() + nearest.len() <= most {
         let next = nearest.par_iter().copied().in_pieces().flat_map_iter(beside);
@@ -107,7 +115,7 @@ fn unseen(vertices: impl ParallelIterator<Item = u32>, is_seen: &mut [bool]) -> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used)]
 
     use millstream_graph::generate::{self, GenerateOptions};
@@ -116,6 +124,20 @@ mod tests {
     use super::*;
 
     const DEEPEST: usize = 64;
+
+    /// Halos up to `deepest` arcs deep.
+    pub(crate) fn halos(graph: &CsrGraph, partition: &Partition, deepest: usize) -> Option<Halos> {
+        let beside = |part| {
+            let own = partition.range(part);
+            let targets =
+                own.clone().flat_map(|vertex| Halos::neighbours(graph, partition, vertex));
+            let mut beside: Vec<_> = targets.filter(|target| !own.contains(target)).collect();
+            beside.sort_unstable();
+            beside.dedup();
+            beside
+        };
+        Halos::new(graph, partition, (0..partition.parts()).map(beside).collect(), deepest)
+    }
 
     fn road(seed: u64) -> CsrGraph {
         let options = GenerateOptions { seed, ..GenerateOptions::default() };
@@ -156,7 +178,7 @@ mod tests {
     fn a_halo_is_what_is_near() {
         let graph = road(1);
         for partition in partitions(&graph) {
-            let halos = Halos::new(&graph, &partition, DEEPEST).unwrap();
+            let halos = halos(&graph, &partition, DEEPEST).unwrap();
             assert!((3..=DEEPEST as u32).contains(&halos.depth), "{}", halos.depth);
             for (part, halo) in halos.of.iter().enumerate() {
                 let distances = distances(&graph, &partition, part);
@@ -172,7 +194,7 @@ mod tests {
     fn places_are_those_of_an_owner() {
         let graph = road(2);
         for partition in partitions(&graph) {
-            let halos = Halos::new(&graph, &partition, DEEPEST).unwrap();
+            let halos = halos(&graph, &partition, DEEPEST).unwrap();
             for (part, halo) in halos.of.iter().enumerate() {
                 let owners = (0..partition.parts()).map(|owner| partition.range(owner));
                 let places: Vec<_> =
@@ -190,7 +212,7 @@ mod tests {
         let road = road(4);
         let partition = partition::edge_balanced_blocks(&road, 2);
         for deepest in [1, 4] {
-            let halos = Halos::new(&road, &partition, deepest).unwrap();
+            let halos = halos(&road, &partition, deepest).unwrap();
             assert_eq!(halos.depth, deepest as u32);
             assert!(halos.of.iter().all(|halo| halo.len() < 60 * (deepest + 1)));
         }
@@ -199,10 +221,10 @@ mod tests {
     #[test]
     fn parts_that_touch_everywhere_have_no_halo() {
         let graph = road(3);
-        assert!(Halos::new(&graph, &partition::random(&graph, 4, 1), DEEPEST).is_none());
+        assert!(halos(&graph, &partition::random(&graph, 4, 1), DEEPEST).is_none());
         // Nothing at all is near, as far as anybody looks.
         let apart = CsrGraph::from_edges(4, &[(0, 1), (1, 0), (2, 3), (3, 2)]).unwrap();
-        let halos = Halos::new(&apart, &partition::contiguous_blocks(&apart, 2), DEEPEST).unwrap();
+        let halos = halos(&apart, &partition::contiguous_blocks(&apart, 2), DEEPEST).unwrap();
         assert_eq!((halos.depth, halos.of), (DEEPEST as u32, vec![vec![]; 2]));
     }
 }

@@ -1,4 +1,4 @@
-//! Where halos begin: what a device tells the others of when they search by near and far piles.
+//! Where halos begin: which vertices devices tell each other of in a search by near and far piles.
 
 use bytemuck::{Pod, Zeroable};
 use millstream_graph::Partition;
@@ -7,7 +7,7 @@ use crate::gang_place::GangPlace;
 use crate::halo::Halos;
 use crate::near_rows::NONE;
 
-/// Vertices told of that a warp looks at together.
+/// Exported vertices that a warp looks at together.
 const WARP: usize = 32;
 
 millstream_device::cuda_struct! {
@@ -21,7 +21,8 @@ millstream_device::cuda_struct! {
     }
 }
 
-/// What a device tells others of, where that begins in their halos, and where theirs begins here.
+/// The vertices that a device tells each other device of, where they begin in that device's halo, and
+/// where the other devices' vertices begin in this one's.
 pub(crate) fn exports(halos: &Halos, partition: &Partition, place: usize) -> (Vec<u32>, HaloShape) {
     let (mut shape, own) = (HaloShape::zeroed(), partition.range(place));
     let mut exports = Vec::new();

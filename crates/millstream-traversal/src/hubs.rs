@@ -1,5 +1,5 @@
-//! The *hub* of each vertex: of its neighbours the one with the most arcs. Whoever looks for a
-//! vertex that most others are near asks there first.
+//! The *hub* of each vertex: the neighbour with the most arcs. A search for any visited neighbour asks
+//! the hub first, since most vertices are near one.
 
 use std::sync::atomic::Ordering;
 
@@ -15,9 +15,10 @@ use crate::graph::DistributedGraph;
 use crate::on_each_device::on_each_device;
 use crate::part::Part;
 
-/// Finds the hub of each vertex of `rows`, which are arcs of `graph` in one direction or the other: of the other vertices that its row names the one that most arcs leave, the smallest of
-/// equals; itself if there are none. Ids are new ones. Each device gets the hubs of its own
-/// vertices, 4 bytes each, in their order.
+/// Finds the hub of each vertex of `rows`, which are arcs of `graph` in one direction or the other: the
+/// other vertex in its row that the most arcs leave, the smallest id among equals; the vertex itself
+/// if its row names no other. Ids are new ids. Each device gets the hubs of its own vertices, 4 bytes
+/// each, in their order.
 ///
 /// ```
 /// use millstream_flow::{Context, Devices};
@@ -43,7 +44,7 @@ use crate::part::Part;
 /// Cancel safe: what was found is dropped.
 ///
 /// # Device ordering
-/// When it resolves, the hubs are there for every stream of their device.
+/// When it resolves, the hubs are visible to every stream of their device.
 pub async fn find_hubs(
     graph: &CsrGraph,
     rows: &DistributedGraph,

@@ -1,5 +1,5 @@
-//! Row indexes that devices make of how many arcs rows have, and what they say of the rows, so that the host
-//! need not have them: `index_rows.cuh`, and its twins.
+//! Row indexes that devices make from the number of arcs in each row, with a report on the rows, so that
+//! the host needs no index: `index_rows.cuh`, and its twins.
 
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering;
@@ -18,20 +18,20 @@ use crate::sort_rows::{LongRow, ROWS_OF_WARP};
 
 /// Threads of a block that makes an index.
 const THREADS: u32 = 1024;
-/// Rows of a tile, which such a block indexes.
+/// Rows of a tile; one such block indexes a tile.
 const ROWS_OF_TILE: usize = 8 * THREADS as usize;
-/// Rows that a thread looks at, at least.
+/// The fewest rows for a host thread.
 const ROWS: usize = 1 << 14;
 
 millstream_device::cuda_struct! {
     /// `RowReport` of `index_rows.cuh`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
     pub(crate) struct RowReport as "millstream::RowReport" {
-        /// Of all rows.
+        /// Arcs of all rows.
         pub(crate) arcs: u64,
-        /// Arcs of the longest row,
+        /// Arcs of the longest row.
         pub(crate) longest: u64,
-        /// and the first that has as many.
+        /// The first row of that length.
         pub(crate) longest_row: u64,
         /// Rows that are [long](LongRow).
         pub(crate) long_rows: u64,
@@ -39,7 +39,7 @@ millstream_device::cuda_struct! {
 }
 
 impl RowReport {
-    /// Rows that come after these.
+    /// Adds the report on the rows that follow.
     fn add(&mut self, later: &RowReport) {
         if later.longest > self.longest {
             (self.longest, self.longest_row) = (later.longest, later.longest_row);
@@ -49,8 +49,8 @@ impl RowReport {
     }
 }
 
-/// The index of rows that have as many arcs as are counted, and those that they have in another index, if there
-/// is one; and what there is to say of them.
+/// The index of rows, and the report on them. A row has as many arcs as its count says, plus as many as it
+/// has in the index `others`, if that is given.
 pub(crate) fn index_rows(
     stream: &Stream,
     counts: &SharedBuffer<u64>,
@@ -68,7 +68,7 @@ pub(crate) fn index_rows(
     Ok((offsets, stream.download(&report)?))
 }
 
-/// The long rows of an index, of which there are so many.
+/// The `count` long rows of an index.
 pub(crate) fn long_rows(
     stream: &Stream,
     offsets: &DeviceBuffer<u64>,
@@ -83,7 +83,7 @@ pub(crate) fn long_rows(
     Ok(stream.download(&rows)?)
 }
 
-/// Of which vertices, by new id, there are rows with arcs.
+/// Which vertices, by new id, have rows with arcs.
 ///
 /// # Errors
 /// No memory; a failed device.
@@ -92,7 +92,7 @@ pub(crate) fn long_rows(
 /// Cancel safe: it only reads.
 ///
 /// # Device ordering
-/// The rows must be there for every stream, as they are when an upload resolves.
+/// The rows must be visible to every stream, as they are when an upload resolves.
 pub async fn rows_with_arcs(graph: &DistributedGraph) -> Result<Vec<bool>> {
     let mark = |_, stream: &Stream, offsets: &DeviceBuffer<u64>| -> Result<Download<u32>> {
         let rows = offsets.len() - 1;
@@ -154,7 +154,7 @@ static SUM: LazyLock<Kernel<(Write<RowReport>, Write<u64>, Write<RowReport>)>> =
 
 static ADD: LazyLock<Kernel<(Read<RowReport>, Write<u64>)>> = LazyLock::new(|| {
     Kernel::with_source("add_tiles", trusted("add_tiles"), |_, (tiles, offsets)| {
-        // But the end of all.
+        // All but the last offset, which `sum_tiles` has set.
         let rows = offsets.len() - 1;
         for (rows, tile) in offsets[..rows].chunks_mut(ROWS_OF_TILE).zip(tiles) {
             rows.iter_mut().for_each(|offset| *offset += tile.arcs);

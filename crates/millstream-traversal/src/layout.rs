@@ -22,15 +22,15 @@ pub enum LayoutKind {
     DegreeOrder,
     /// Short rows in 16 bytes each, or 32 with weights, for near and far piles.
     PackedRows,
-    /// The neighbour of each vertex with the most arcs; of searches by levels also the longest
-    /// rows in parts, for frontiers of most vertices.
+    /// Each vertex's neighbour with the most arcs; for searches by levels also the longest rows
+    /// divided into parts, for frontiers of most vertices.
     Hubs,
     /// The arcs that enter vertices, for levels that go bottom-up.
     Transpose,
     /// Rows in ascending order of weight, with the arcs that enter vertices, for a search in
     /// steps.
     SteppingRows,
-    /// Rows sorted by length and sliced, of the arcs that enter vertices, for sweeps that pull.
+    /// Rows of the arcs that enter vertices, sorted by length and sliced, for sweeps that pull.
     SlicedRows,
 }
 

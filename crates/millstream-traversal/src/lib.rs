@@ -4,6 +4,7 @@
 //! ([`VertexProgram`]).
 
 mod answer;
+mod beside;
 mod checks;
 mod cuda_sources;
 mod degree_order;
@@ -61,7 +62,7 @@ pub use unsuitable::Unsuitable;
 pub use value::{Packet, PacketValue, UNREACHED};
 pub use vertex_program::{Place, VertexProgram, VertexView, Vertices};
 
-/// What the crates of the algorithms share, and no program needs.
+/// What the algorithm crates share; applications need none of it.
 #[doc(hidden)]
 pub mod internals {
     pub use crate::answer::Answer;

@@ -5,10 +5,10 @@ use millstream_flow::{Context, Gang};
 
 use crate::{Error, Result};
 
-/// Whether the devices of a context can go from phase to phase together, and change each
-/// other's memory meanwhile: GPUs with NVLink, which meet in the barrier of a gang, or host
-/// devices, whose twins meet; all of which reach each other. Not if packets are to
-/// go [another way](Context::kernels_push) than a push.
+/// Whether the devices of a context can go from phase to phase together and change each other's
+/// memory meanwhile: GPUs with NVLink, which meet in the barrier of a gang, or host devices,
+/// whose twins meet. All must reach each other's memory, and packets must not be set to travel
+/// [another way](Context::kernels_push) than by pushing.
 ///
 /// ```
 /// use millstream_flow::{Context, Devices};
@@ -44,8 +44,8 @@ pub fn sends_packets(context: &Context) -> bool {
     !can_meet(context)
 }
 
-/// Refuses a search whose devices meet on a context that does not let them tell each other what
-/// they find, whatever its devices.
+/// Refuses a search whose devices meet if the context asks for another way for packets than pushing,
+/// whatever its devices are.
 ///
 /// # Errors
 /// [`Error::NotPushed`].

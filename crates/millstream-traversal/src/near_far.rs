@@ -23,9 +23,9 @@ use crate::run::Outcome;
 use crate::value::{UNREACHED, Value};
 use crate::{DistributedGraph, Result, near_far_twin};
 
-/// Words behind the barrier's: those of the tally, and three more.
+/// Words after the barrier's: those of the tally, and three more.
 const WORDS: usize = 40;
-/// Rows, targets and weights of long ones, and the halo.
+/// Rows, targets and weights of long rows, and the halo.
 type Graph = (Shared<u32>, Shared<u32>, Shared<u32>, Read<u32>);
 /// Values, sources, piles and log.
 type Lists<V> = (Shared<V>, Read<u32>, Shared<u64>, Shared<u64>);
@@ -35,7 +35,7 @@ type Signature<V> =
     (Graph, Lists<V>, Exchange, SharedSet<u64>, (Shared<u32>, Shared<u64>, Tell), Plain<Settings>);
 
 millstream_device::cuda_struct! {
-    /// How a search goes, as the kernel takes it.
+    /// The settings of a search, as the kernel takes them.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     struct Settings as "millstream::NearFarSettings" {
         place: GangPlace,
@@ -47,14 +47,14 @@ millstream_device::cuda_struct! {
     }
 }
 
-/// The word of a report that says whether a GPU had no room for all that was near.
+/// The word of a report that says whether a GPU had no room for all near vertices.
 const TOO_WIDE: usize = GangWork::REPORT_WORDS;
-/// So that the tally's field takes a whole log.
+/// Small enough for the tally's field to count a whole log.
 const MOST_WAITING: usize = 1 << 26;
 
-/// A search by near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): of
-/// vertices whose keys become smaller, those below a threshold go first, until none is left; the
-/// next threshold is `delta` beyond the nearest of the others.
+/// A search by near and far piles (Davidson, Baxter, Garland and Owens, IPDPS 2014): vertices whose
+/// keys have become smaller than a threshold go first, until none is left; the next threshold is
+/// `delta` beyond the nearest of the others.
 #[derive(Debug)]
 pub struct NearFar<'a, R: Rule> {
     /// The graph, on devices that [can meet](crate::meeting::can_meet).
@@ -67,19 +67,19 @@ pub struct NearFar<'a, R: Rule> {
     pub delta: Option<R::Weight>,
     /// Whether every arc makes a key larger.
     pub grows: bool,
-    /// Vertices that wait on a GPU at a time, at most: far ones twice as many, of which each block has
-    /// its part. Host devices have no such limit.
+    /// How many near vertices may wait on a GPU at a time, and twice as many far ones, of which each block
+    /// has an equal part. Host devices have no such limit.
     pub waiting: usize,
     /// How long GPUs wait for each other before the search fails.
     pub patience: Duration,
 }
 
-/// What a search by near and far piles came to.
+/// How a search by near and far piles ended.
 #[derive(Clone, Debug)]
 pub enum Attempt {
     /// The answer.
     Found(Outcome),
-    /// None: another way is better. How long it took to find that out.
+    /// No answer, since another way is better; and how long it took to find that out.
     GivenUp(Duration),
 }
 
@@ -96,13 +96,13 @@ struct Memory<V: Value> {
 }
 
 impl<R: Rule> NearFar<'_, R> {
-    /// [`NearFar::waiting`], unless there is a reason for another: few graphs need more.
+    /// The default of [`NearFar::waiting`]: few graphs need more.
     pub const WAITING: usize = 1 << 19;
 
-    /// Searches from `sources` (original ids), all with key 0. Given up if more vertices than
-    /// [`NearFar::waiting`] had to wait on a GPU, in this search or in one before of the same rows with
-    /// no less of it and no larger [`NearFar::delta`];
-    /// and not begun where predecessors could make a cycle, on several GPUs (`NEAR_FAR.md`).
+    /// Searches from `sources` (original ids), all with key 0. Gives up if there was not room for all the
+    /// vertices that had to wait on a GPU, in this search or in an earlier one of the same rows with no
+    /// smaller [`NearFar::waiting`] and no larger [`NearFar::delta`]. Does not begin on several GPUs if
+    /// predecessors could form a cycle (`NEAR_FAR.md`).
     ///
     /// # Errors
     /// A source that is not a vertex; the first cause of any failure below.
@@ -180,7 +180,8 @@ impl<R: Rule> NearFar<'_, R> {
             memory.push(Memory {
                 values,
                 sources: stream.uploaded(sources)?,
-                // Two piles; places of the log wrap around with a word of 32 bits.
+                // Two piles, each of twice as many. The log's size is a power of two: 32-bit places wrap
+                // around.
                 far: device.shared(4 * waiting)?,
                 log: device.shared(waiting.next_power_of_two())?,
                 told,
@@ -196,7 +197,7 @@ impl<R: Rule> NearFar<'_, R> {
 
     /// The first threshold.
     pub(crate) fn first_end(&self) -> u32 {
-        // The bits of a weight are those of the key that far from 0.
+        // A weight's bits are the key at that distance from 0.
         self.delta.map_or(UNREACHED, bytemuck::cast)
     }
 
@@ -230,7 +231,7 @@ impl<R: Rule> NearFar<'_, R> {
     }
 }
 
-/// What GPUs say that they did; `None` if one had no room for all that was near.
+/// What GPUs report that they did; `None` if one had no room for all near vertices.
 async fn reported<V: Value>(memory: &[Memory<V>]) -> Result<Option<Vec<GangWork>>> {
     for its in memory {
         if its.gang.report.load(TOO_WIDE)? != 0 {
@@ -246,7 +247,7 @@ fn trusted<R: Rule, V: Value, const THREADS: u32, const GROWS: bool>() -> Truste
     unsafe { Trusted::new(cuda_source::<R, V>(THREADS, GROWS)) }
 }
 
-/// The gang's kernel, of which `threads` visit a row: each file goes on where the one before ends.
+/// The gang's kernel, in which `threads` threads visit a row: each file continues the one before.
 pub(crate) fn cuda_source<R: Rule, V: Value>(threads: u32, grows: bool) -> CudaSource {
     const TEXT: &str = cuda_text!("near_row.cuh", "near_far_device.cuh", "near_far.cuh");
     let (rule, bits, weighs) = (*R::CLASS, 8 * size_of::<V>(), u32::from(R::WEIGHS));

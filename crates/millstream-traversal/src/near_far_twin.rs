@@ -1,6 +1,6 @@
-//! A search by near and far piles on host devices (`NEAR_FAR.md`). They have one memory and one set of
-//! threads, so there is one near pile and one far one, which the first device's twin goes through
-//! with all threads.
+//! A search by near and far piles on host devices (`NEAR_FAR.md`). They share one memory and one set of
+//! threads, so there is one near pile and one far pile; the first device's twin works through them with
+//! all threads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,24 +22,24 @@ use crate::run::Outcome;
 use crate::twin_meetings::TwinMeetings;
 use crate::value::{UNREACHED, Value};
 
-/// Lists that a block goes through by itself. With more of them threads wait less for each other, and
-/// more vertices are visited again.
+/// Successive lists that a block goes through by itself. With more of them threads wait less for each
+/// other, but more vertices are visited again.
 const HOPS: usize = 16;
-/// Near items of a block at least: so few that thin frontiers are work for many threads.
+/// The fewest near items of a block: small enough that a thin frontier gives many threads work.
 const NEAR_IN_BLOCK: usize = 128;
-/// Far items of a block at least, which are only looked at.
+/// The fewest far items of a block: more, since far items are only compared.
 const FAR_IN_BLOCK: usize = 1024;
-/// Items whose rows are read together: few enough for the nearest cache.
+/// Items whose rows are read together: few enough for the first-level cache.
 const ITEMS_AT_ONCE: usize = 64;
 
-/// Rows, targets and weights of long ones, and the values of all vertices.
+/// Rows, targets and weights of long rows, and the values of all vertices.
 type Signature<V> = (Shared<u32>, Shared<u32>, Shared<u32>, Shared<V>);
 type View<'a, V> = <Signature<V> as Parameter>::View<'a>;
 
 /// A vertex and the key that it got.
 type Item = (u32, u32);
 
-/// The nearest key that is far, which the next threshold is beyond; none at first.
+/// The smallest far key, from which the next threshold is set; none at first.
 type Nearest = Option<u32>;
 
 /// What has been found, by all or by a block.
@@ -47,7 +47,7 @@ type Nearest = Option<u32>;
 struct Found {
     near: Vec<Item>,
     far: Vec<Item>,
-    /// The nearest key that is far.
+    /// The smallest far key.
     nearest: u32,
     /// Vertices of each device that were visited.
     visited: [u64; GangPlace::MOST],
@@ -132,8 +132,8 @@ pub(crate) async fn run<R: Rule, V: Value>(
     Outcome::gathered(statistics, run_time, Answer::gather(graph, values)).await
 }
 
-/// What the first device's twin sees. All orders are relaxed: keys only become smaller, and who
-/// waits for blocks comes after them.
+/// What the first device's twin sees. All memory orders are relaxed: keys only become smaller, and
+/// waiting for the blocks orders their writes before what follows.
 struct Twin<'a, R: Rule, V: Value> {
     rows: &'a [AtomicU32],
     long_targets: &'a [AtomicU32],
@@ -145,7 +145,7 @@ struct Twin<'a, R: Rule, V: Value> {
 }
 
 impl<R: Rule, V: Value> Twin<'_, R, V> {
-    /// All that is below a threshold.
+    /// Visits all vertices below a threshold: the next one, if there is a nearest far key.
     fn run(&self, nearest: Nearest, piles: &mut Piles, goes_on: impl Fn() -> bool) -> KernelResult {
         if let Some(nearest) = nearest {
             self.begin_after(nearest, piles)?;
@@ -160,15 +160,15 @@ impl<R: Rule, V: Value> Twin<'_, R, V> {
         Ok(())
     }
 
-    /// A threshold beyond the nearest vertex. What is near now leaves the far pile.
+    /// Sets the threshold beyond the nearest vertex. Items that are near now leave the far pile.
     fn begin_after(&self, nearest: u32, piles: &mut Piles) -> KernelResult {
         let after = self.delta.map_or(UNREACHED, |delta| R::beyond(nearest, delta));
-        // Where rounding leaves nothing of delta there is no order any more.
+        // If rounding absorbs delta, the rest goes without an order.
         piles.threshold = if after > nearest { after } else { UNREACHED };
         let far = std::mem::take(&mut piles.found.far);
         piles.found.nearest = UNREACHED;
         let found = in_blocks(far.len(), FAR_IN_BLOCK, |share, found| {
-            // Else a vertex became nearer since: another item has that.
+            // Any other item is stale: its vertex has become nearer, and a newer item says so.
             let are_left = far[share].iter().filter(|&&(vertex, key)| self.key(vertex) == key);
             are_left.for_each(|&item| found.put(item, piles.threshold));
         })?;
@@ -176,7 +176,7 @@ impl<R: Rule, V: Value> Twin<'_, R, V> {
         Ok(())
     }
 
-    /// A list, what is near then, and so on.
+    /// Visits a list, then the near items that this found, and so on, up to `HOPS` lists.
     fn visit_lists(&self, list: &[Item], threshold: u32, found: &mut Found) {
         self.visit_list(list, threshold, found);
         let mut list = Vec::new();
@@ -190,12 +190,11 @@ impl<R: Rule, V: Value> Twin<'_, R, V> {
         }
     }
 
-    /// The arcs of all vertices of a list that still have the key that they had then. Reads
-    /// rows first and lowers values last: the processor fetches ahead over reads, and not over
-    /// atomic operations.
+    /// Relaxes the arcs of the vertices of a list whose key is still the item's. Reads rows first and
+    /// lowers values last: the processor executes ahead past reads, but not past atomic operations.
     fn visit_list(&self, list: &[Item], threshold: u32, found: &mut Found) {
         let mut offers = [(0, V::UNREACHED); ITEMS_AT_ONCE * MOST];
-        // Of the vertex before, which mostly is the next one's, too.
+        // The previous vertex's owner, which is mostly the next vertex's too.
         let (mut owner, mut owned) = (0, 0..0);
         for items in list.chunks(ITEMS_AT_ONCE) {
             let mut count = 0;
@@ -219,7 +218,7 @@ impl<R: Rule, V: Value> Twin<'_, R, V> {
                         if R::WEIGHS { row[MOST + arc].load(Ordering::Relaxed) } else { 1 };
                     let value = V::new(R::beyond(key, bytemuck::cast(weight)), vertex);
                     offers[count] = (target, value);
-                    // Without a branch, which would be guessed.
+                    // Branch-free: a branch would often be mispredicted.
                     count += usize::from(target != NONE);
                 }
             }
@@ -265,14 +264,14 @@ impl<R: Rule, V: Value> Twin<'_, R, V> {
         V::get(&self.values[vertex as usize]).key()
     }
 
-    /// Puts a value in place of one with a larger key. True if it was.
+    /// Replaces a vertex's value if its key is larger. Whether it did.
     #[inline]
     fn lower(&self, vertex: u32, value: V) -> bool {
         value.key() < V::lower(&self.values[vertex as usize], value).key()
     }
 }
 
-/// What blocks of at least so many items find that share work, together.
+/// Shares `size` items out to blocks of at least `least`, and returns all that the blocks find.
 fn in_blocks(
     size: usize,
     least: usize,

@@ -11,12 +11,14 @@ use millstream_graph::{CsrGraph, Partition, Weights};
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
+use crate::beside::beside;
 use crate::halo::Halos;
 use crate::halo_shape::{HaloShape, exports};
 use crate::meeting::can_meet;
 use crate::pack_near_rows::{PackSettings, pack_kernel};
 use crate::relaxation::Rule;
 use crate::row_width::RowWidth;
+use crate::survey::Survey;
 use crate::{DistributedGraph, Layout, LayoutKind, Part, Result, Unsuitable};
 
 /// Targets that a row has room for: `NearRow::most` in `near_row.cuh`.
@@ -27,18 +29,18 @@ pub(crate) const fn row_words<R: Rule>() -> usize {
     if R::WEIGHS { 2 * MOST } else { MOST }
 }
 
-/// Targets are smaller.
+/// Targets are smaller than this; larger words have a special meaning.
 pub(crate) const SPECIAL: u32 = 1 << 31;
-/// In the place of a target where there is none.
+/// Fills the places of a row that have no target.
 pub(crate) const NONE: u32 = u32::MAX;
-/// In the first place and the last: the row has more targets than there is room for.
+/// In the first and the last place of a row that has more targets than there is room for.
 pub(crate) const IS_LONG: u32 = u32::MAX - 1;
-/// Halos of fewer arcs are those of parts that touch nearly everywhere: paths cross from part to part all
-/// the time, and devices meet each time.
+/// Halos fewer arcs deep than this belong to parts that touch nearly everywhere: paths cross between parts
+/// all the time, and devices must meet each time.
 const DEEP: u32 = 4;
 
-/// The packed rows of a graph on GPUs, each with those of its halo; of host devices the first one has
-/// all rows.
+/// The packed rows of a graph: each GPU has those of its part and its halo; of host devices the first
+/// one has all rows.
 #[derive(Debug)]
 pub struct NearRows {
     devices: Vec<DeviceRows>,
@@ -48,36 +50,37 @@ pub struct NearRows {
     too_wide: Mutex<Vec<TooWide>>,
 }
 
-/// Of a search in which too many vertices had to wait: how many there was room for, and the bits of how
-/// far its thresholds went. One with no more room and no nearer thresholds is too wide as well.
+/// A search in which too many vertices had to wait: how many there was room for, and the bits of its
+/// threshold's step. A search with no more room and no smaller step is too wide as well.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TooWide {
     pub(crate) waiting: usize,
     pub(crate) delta: u32,
 }
 
-/// The rows of one device. Vertices are given by their places: owned ones first, then the halo.
+/// The rows of one device. Vertices are named by place: owned vertices first, then the halo.
 #[derive(Debug)]
 pub(crate) struct DeviceRows {
-    /// [`row_words`] for each vertex.
+    /// [`row_words`] words for each vertex.
     pub(crate) rows: SharedBuffer<u32>,
-    /// Of rows that are long.
+    /// Targets and weights of the long rows.
     pub(crate) long_targets: SharedBuffer<u32>,
     pub(crate) long_weights: SharedBuffer<u32>,
     /// New ids of the halo's vertices, in ascending order.
     pub(crate) halo: Vec<u32>,
     pub(crate) halo_ids: DeviceBuffer<u32>,
-    /// Owned vertices that lie in the halos of others, as `NearFarExchange` has them.
+    /// Owned vertices that lie in other devices' halos, in the layout of `NearFarExchange`.
     pub(crate) exports: DeviceBuffer<u32>,
     pub(crate) shape: HaloShape,
 }
 
 impl NearRows {
     /// Packs the rows of `graph`, whose weights are those of the rule, on the devices that have it as
-    /// `distributed`. Or why not: rows have no [width](RowWidth::of), or devices [cannot
-    /// meet](can_meet); or there are 2^31 vertices or more, also with a halo, or as many arcs of wide
-    /// rows; or there are several GPUs, and the graph is not symmetric or parts have too many neighbours
-    /// for [`Halos`]; or, unless they are `needed`, since no other way is asked for, a device has no room.
+    /// `distributed`. Or says why not: devices [cannot meet](can_meet); rows have no
+    /// [width](RowWidth::of); the graph, or a part with its halo, has 2^31 vertices or more, or the graph
+    /// has wide rows and 2^31 arcs or more; on several GPUs, the graph is not symmetric, or parts have too
+    /// many neighbours for [`Halos`]; or a device has no room (an error if the rows are `needed`, since
+    /// this search was asked for).
     ///
     /// # Errors
     /// A device failed, or has no room for rows that are `needed`.
@@ -116,18 +119,20 @@ impl NearRows {
         let partition = distributed.partition();
         let halos = match have_halos {
             false => Some(Halos::of_one()),
-            true if !graph.is_symmetric() => return Ok(Err(Unsuitable::Directed)),
-            true => Halos::new(graph, partition, width.halo_depth()),
+            true if !Survey::of_structure(distributed).await?.is_symmetric => {
+                return Ok(Err(Unsuitable::Directed));
+            }
+            true => Halos::new(graph, partition, beside(distributed).await?, width.halo_depth()),
         };
         let parts_of = |place| if have_halos { place..place + 1 } else { 0..partition.parts() };
         let are_places = |halos: &Halos| {
             let near = |(place, halo): (usize, &Vec<u32>)| {
                 owned(partition, &parts_of(place)).len() + halo.len()
             };
-            // Of the least width long rows are few, and none is very long: they have fewer arcs than there
-            // are vertices.
+            // With the least width, long rows are few and at most 32 arcs long: together they have at most
+            // as many arcs as there are vertices.
             let are_many_long = width != RowWidth::Four;
-            // All of the graph may lie on one device.
+            // One device may have the whole graph.
             graph.vertices() < SPECIAL
                 && !(are_many_long && graph.arcs() >= u64::from(SPECIAL))
                 && halos.of.iter().enumerate().map(near).all(|near| near < SPECIAL as usize)
@@ -146,8 +151,7 @@ impl NearRows {
         Ok(Ok(NearRows { devices, width, depth, time: start.elapsed(), too_wide }))
     }
 
-    /// Whether halos are so deep that devices meet seldom: then near and far piles are the better
-    /// way.
+    /// Whether halos are deep enough for devices to meet seldom: then near and far piles are worth it.
     pub fn meet_seldom(&self) -> bool {
         self.depth >= DEEP
     }
@@ -157,13 +161,13 @@ impl NearRows {
         self.width
     }
 
-    /// Whether a search was too wide that had no less room and no farther thresholds.
+    /// Whether an earlier search with no less room and no larger step was too wide.
     pub(crate) fn are_too_wide(&self, its: TooWide) -> bool {
         let known = self.too_wide.lock();
         known.iter().any(|known| its.waiting <= known.waiting && its.delta >= known.delta)
     }
 
-    /// A search was too wide.
+    /// Records that a search was too wide.
     pub(crate) fn set_too_wide(&self, its: TooWide) {
         self.too_wide.lock().push(its);
     }
@@ -185,7 +189,7 @@ impl NearRows {
 }
 
 impl DeviceRows {
-    /// Packs the rows of some parts on the device of the first one, and of its halo.
+    /// Packs the rows of some parts, and of the halo, into memory of the first part's device.
     async fn new<R: Rule>(
         graph: &CsrGraph,
         distributed: &DistributedGraph,
@@ -209,11 +213,11 @@ impl DeviceRows {
         let settings = PackSettings { first: own.start, end: own.end, place: 0, padding: 0 };
         let stream = device.stream()?;
         let halo_ids = stream.lent(halo.clone())?;
-        // All streams come after it.
+        // The streams of all parts read `halo_ids`.
         stream.completed()?.await?;
         let mut completions = Vec::new();
         for place in parts {
-            // Who has a part packs it.
+            // Each part is packed by the device that has it.
             let device = &distributed.context().devices()[place];
             let stream = device.stream()?;
             let Part { offsets, targets, .. } = &distributed.parts()[place];
@@ -289,7 +293,7 @@ mod tests {
     use crate::relaxation::Settings;
     use crate::{Columns, PartWeights};
 
-    /// Of integer weights.
+    /// A rule with integer weights.
     #[derive(Debug)]
     struct Weighted;
 
@@ -323,7 +327,7 @@ mod tests {
     /// A row: a vertex, and targets and weights of its arcs, in ascending order.
     type Row = (u32, Vec<(u32, u32)>);
 
-    /// What each device's packed rows say, without halos those of the first, by the ids of their vertices in the partition.
+    /// The rows that each device has packed (without halos, only the first one's), by the partition's ids.
     fn rows_of(graph: &CsrGraph, partition: Partition, have_halos: bool) -> Vec<Vec<Row>> {
         let devices = Devices::host(partition.parts());
         let context = Context::builder().devices(devices).build().unwrap();
@@ -418,7 +422,7 @@ mod tests {
         for partition in
             [partition::contiguous_blocks(&road, 4), Partition::from_parts(4, &parts).unwrap()]
         {
-            let halos = Halos::new(&road, &partition, 64).unwrap();
+            let halos = crate::halo::tests::halos(&road, &partition, 64).unwrap();
             for (place, rows) in rows_of(&road, partition.clone(), true).into_iter().enumerate() {
                 let own = partition.range(place);
                 assert_eq!(rows.len(), own.len() + halos.of[place].len());

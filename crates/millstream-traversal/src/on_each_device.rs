@@ -7,18 +7,18 @@ use futures_util::future::try_join_all;
 use millstream_device::{Completion, Device, Error as DeviceError, Stream};
 use millstream_flow::Context;
 
-/// What `make` makes on each device of its own one of `items`, in the order of devices, when all that its
-/// stream was given is over. Large uploads keep whoever gives them, so each of several GPUs has a thread
-/// of its own here.
+/// Calls `make` for each device with its one of `items`, waits for the streams, and returns what was made,
+/// in the order of devices. Large uploads block the thread that calls them, so each of several GPUs gets
+/// its own thread here.
 ///
 /// # Errors
-/// What `make` says of the first device; a device that failed; no thread.
+/// The error of `make` on the first device for which it fails; a device that failed; no thread.
 ///
 /// # Cancel safety
 /// Cancel safe: what was made is dropped.
 ///
 /// # Device ordering
-/// When it resolves, what was made is there for every stream of its device.
+/// When it resolves, what was made is visible to every stream of its device.
 pub async fn on_each_device<I: Send, T: Send, E: From<DeviceError> + Send>(
     context: &Context,
     items: impl IntoIterator<Item = I>,

@@ -1,12 +1,12 @@
-//! What devices have of the vertices that they own, brought home.
+//! The values of the vertices that devices own, on the host.
 
 use millstream_device::{DeviceBuffer, Download, Pod};
 use millstream_graph::Partition;
 
 use crate::Result;
 
-/// A value of each vertex, from the device that owns it, in the host's memory: where the downloads have
-/// left them, so that they are put in order and into the program's memory in one pass.
+/// A value of each vertex, from the device that owns it, in the host's memory. The values stay where the
+/// downloads have left them, so that one pass both orders them and copies them to the program's memory.
 ///
 /// ```
 /// use millstream_flow::{Context, Devices};
@@ -69,7 +69,7 @@ impl<'a, T: Pod + Send + Sync> OwnedValues<'a, T> {
         let boundaries = self.partition.boundaries();
         let later = &boundaries[1..views.len()];
         Ok(self.partition.restore_with(|new| {
-            // Counted, not searched: parts are few, and this is all there is to do.
+            // A count, not a binary search: there are few parts, and this is the whole cost of the loop.
             let owner = later.iter().map(|&boundary| usize::from(boundary <= new)).sum::<usize>();
             map(new, views[owner][(new - boundaries[owner]) as usize])
         }))

@@ -21,9 +21,9 @@ millstream_device::cuda_struct! {
     }
 }
 
-/// Rows, targets and weights of long ones, and how many arcs these have.
+/// Rows, targets and weights of long rows, and how many arcs of long rows are packed so far.
 type Packed = (Shared<u32>, Shared<u32>, Shared<u32>, Shared<u32>);
-/// Offsets, targets and weights of the rows of some vertices, the halo, and where they go.
+/// Offsets, targets and weights of the rows of some vertices, the halo, and where packed rows go.
 pub(crate) type PackSignature<W> =
     (Read<u64>, Read<u32>, Read<W>, Read<u32>, Packed, Value<PackSettings>);
 
@@ -49,7 +49,7 @@ fn twin<R: Rule>(
         words.iter().zip(values).for_each(|(word, &value)| word.store(value, Ordering::Relaxed))
     };
     grid.for_each_block(|block| {
-        // As many as they may be, all at once: other blocks take theirs at the same time.
+        // Reserves room for all long rows of the block at once: other blocks reserve theirs concurrently.
         let lengths = offsets[block.range.start..=block.range.end].windows(2);
         let lengths = lengths.map(|ends| ends[1] - ends[0]);
         let all_long = lengths.filter(|&arcs| arcs > MOST as u64).sum::<u64>() as u32;

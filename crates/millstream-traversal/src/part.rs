@@ -1,4 +1,4 @@
-//! What one device has of a graph.
+//! One device's part of a graph.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub enum PartWeights {
 }
 
 impl PartWeights {
-    /// If they are integers.
+    /// The weights, if they are integers.
     pub(crate) fn integers(&self) -> Option<&DeviceBuffer<u32>> {
         match self {
             PartWeights::Integer(weights) => Some(weights),
@@ -50,7 +50,7 @@ impl PartWeights {
         }
     }
 
-    /// If they are reals.
+    /// The weights, if they are reals.
     pub(crate) fn reals(&self) -> Option<&DeviceBuffer<f32>> {
         match self {
             PartWeights::Real(weights) => Some(weights),

@@ -4,7 +4,7 @@ use std::iter::successors;
 
 use crate::value::UNREACHED;
 
-/// The vertices from a source to one that is reached, along its predecessors, which are [`UNREACHED`] for
+/// The path from a source to a reached vertex, by following predecessors, which are [`UNREACHED`] for
 /// sources.
 ///
 /// ```
@@ -15,7 +15,7 @@ use crate::value::UNREACHED;
 /// ```
 ///
 /// # Panics
-/// If it, or a predecessor, is no vertex.
+/// If `vertex`, or a predecessor, is not a vertex.
 pub fn path_to(predecessors: &[u32], vertex: u32) -> Vec<u32> {
     let before = |&vertex: &u32| {
         Some(predecessors[vertex as usize]).filter(|&predecessor| predecessor != UNREACHED)

@@ -24,7 +24,7 @@ pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
     /// The weights that a part has; `None` if the rule needs none.
     fn weights(part: &Part) -> Option<Arc<DeviceBuffer<Self::Weight>>>;
 
-    /// The weights that a part on `device` has, as kernels take them: none of a rule without.
+    /// The weights of a part on `device`, as kernels take them: empty if the rule needs none.
     ///
     /// # Errors
     /// A device that failed.
@@ -38,7 +38,7 @@ pub trait Rule: std::fmt::Debug + Send + Sync + 'static {
         }
     }
 
-    /// The key that is so far beyond another: not smaller, and growing with it.
+    /// The key at distance `weight` beyond `key`: never smaller than `key`, nor decreasing in it.
     fn beyond(key: u32, weight: Self::Weight) -> u32;
 
     /// The key at the end of an arc whose start has `key`; an arc without a weight counts 1.
@@ -61,9 +61,9 @@ millstream_device::cuda_struct! {
     pub struct Settings as "millstream::RelaxationSettings" {
         /// Larger keys are left out.
         pub limit: u32,
-        /// Whether halo copies keep back what is no improvement: 0 or 1.
+        /// Whether halo copies hold back values that do not improve them: 0 or 1.
         pub halo_filter: u32,
-        /// For rules whose keys are reals: priorities a unit.
+        /// For rules whose keys are reals: priority levels in a unit of distance.
         pub priority_scale: f32,
     }
 }
@@ -111,7 +111,7 @@ impl<R: Rule, V: Value> VertexProgram for Relaxation<R, V> {
 
     fn receive(&self, view: &VertexView<'_, Self>, vertex: u32, value: V, is_own: bool) -> bool {
         let before = V::lower(&view.values[vertex as usize], value);
-        // The halo copy says that a better value has gone this way.
+        // If the halo copy is no larger, a value as good has already been sent to the owner.
         value.key() < before.key() || !is_own && self.settings.halo_filter == 0
     }
 
@@ -134,9 +134,8 @@ impl<R: Rule, V: Value> VertexProgram for Relaxation<R, V> {
         self.process_block(view, place, &[vertex], emit, filtered);
     }
 
-    /// Reads first, one kind after the other, and lowers values last: the processor
-    /// fetches ahead over reads, and neither over atomic operations nor over branches
-    /// that it guesses wrong.
+    /// Reads first, one kind after the other, and lowers values last: the processor executes
+    /// ahead past reads, but neither past atomic operations nor past mispredicted branches.
     fn process_block(
         &self,
         view: &VertexView<'_, Self>,
@@ -170,8 +169,8 @@ impl<R: Rule, V: Value> VertexProgram for Relaxation<R, V> {
     }
 }
 
-/// Rows that are read together, and offers made together: what lies on the stack, in the
-/// nearest cache.
+/// Rows that are read together, and offers that are made together: few enough to lie on the stack,
+/// in the first-level cache.
 const ROWS: usize = 64;
 const OFFERS: usize = 256;
 
@@ -187,8 +186,8 @@ impl<R: Rule, V: Value> Relaxation<R, V> {
         filtered: &mut u64,
     ) {
         let owned = place.owned();
-        // Most arcs lead to settled vertices. Their offers go without a branch, which would
-        // wait for the value.
+        // Most arcs lead to settled vertices. Their offers are dropped without a branch, which
+        // would wait for the value.
         let mut count = 0;
         for place in 0..offers.len() {
             let (target, value) = offers[place];

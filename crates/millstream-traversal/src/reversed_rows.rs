@@ -1,5 +1,5 @@
-//! Arcs the other way round: rows of the vertices that they lead to, made by the devices of rows of
-//! those that they leave: `reversed_rows.cuh`, and its twins.
+//! The transpose: devices turn rows of the arcs that leave vertices into rows of the arcs that enter
+//! them: `reversed_rows.cuh`, and its twins.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,31 +22,32 @@ use crate::on_each_device::on_each_device;
 use crate::part::{Part, PartWeights};
 use crate::sort_rows::{LongRow, RowOrder, RowsToSort};
 
-/// Numbers of a piece, 16 MiB as packets of uploads are, whose pinned memory serves again, and pieces under way at
-/// once. To pin more would take longer than to copy all.
+/// Numbers of a piece (16 MiB, the size of upload packets, so that their pinned memory is reused), and pieces
+/// under way at once. Pinning more memory would take longer than copying everything.
 const PIECE: usize = 1 << 21;
 const PIECES: usize = 3;
 
-/// What one device turns round: all arcs of `parts`, each with its first vertex, that lead to `vertices`.
+/// The arcs that one device reverses: all arcs of `parts`, each with its first vertex, that enter `vertices`.
 #[derive(Debug)]
 pub struct ToReverse<'a> {
-    /// One at least; all have weights, of one type, or none.
+    /// At least one part. Either all have weights, of one type, or none has.
     pub parts: &'a [(u32, &'a Part)],
-    /// Those that get rows.
+    /// The vertices that get rows.
     pub vertices: Range<u32>,
-    /// On the device, the new ids of all vertices, if rows are to have these: `vertices` are new ids then, and those in
-    /// `parts` are not.
+    /// The new ids of all vertices, on the device, if the rows are to be renumbered: `vertices` are new ids
+    /// then, and the ids in `parts` are original ones.
     pub new_ids: Option<DeviceBuffer<u32>>,
     /// Who owns which vertices, on the device.
     pub owners: Arc<DeviceBuffer<u32>>,
 }
 
-/// Rows of the vertices that arcs lead to, made by each device of rows of the vertices that they leave, for each
-/// item of `all`. Rows are sorted by weight, then by the vertices that arcs leave, or by these first.
+/// Rows of the arcs that enter vertices, made from rows of the arcs that leave them: by each device for its
+/// item of `all`. Rows are sorted by weight, then by the vertex that the arc leaves, or by that vertex,
+/// then by weight.
 ///
 /// # Errors
-/// No memory; rows out of a device's reach; a failed device; on GPUs a vertex that too many arcs lead to,
-/// which is named by its new id.
+/// No memory; rows out of a device's reach; a failed device; on GPUs a vertex that too many arcs enter,
+/// named by its new id.
 ///
 /// # Cancel safety
 /// Cancel safe: what was made is dropped.
@@ -61,8 +62,8 @@ pub async fn reversed_rows(
     made(context, all, None, by_weight).await
 }
 
-/// The same without weights and together with the rows in `own`: those of the same vertices, sorted. There must be no
-/// new ids: `own` has them.
+/// As [`reversed_rows`], without weights, and with the arcs of the same vertices' rows in `own` added;
+/// sorted. `new_ids` must be absent: the ids in `own` are used as they are.
 ///
 /// # Errors
 /// As [`reversed_rows`].
@@ -111,7 +112,8 @@ pub(crate) async fn entering_degrees(graph: &DistributedGraph) -> Result<RowInde
     Ok(RowIndex::new(lengths))
 }
 
-/// How many of the arcs in `parts` lead to each of `vertices`, which have other ids there if there are new ones.
+/// How many of the arcs in `parts` enter each of `vertices`. If there are new ids, `vertices` are new ids,
+/// and targets in `parts` have original ids.
 fn count_entering(
     stream: &Stream,
     parts: &[(u32, &Part)],
@@ -141,16 +143,16 @@ async fn made(
     on_each_device(context, reversals, reverse).await
 }
 
-/// What a device knows of the rows that it makes.
+/// What a device knows about the rows that it makes.
 struct Index {
-    /// How many arcs of each are not in their place.
+    /// How many arcs of each row are not yet in place.
     counts: SharedBuffer<u64>,
     offsets: DeviceBuffer<u64>,
     arcs: usize,
     long: Vec<LongRow>,
 }
 
-/// Counts what leads to each device's vertices, and what they have already if that is kept.
+/// Indexes each device's rows by the number of arcs that enter each vertex, plus those in its row in `own`.
 async fn indexed(
     context: &Context,
     all: &[ToReverse<'_>],
@@ -184,13 +186,13 @@ async fn indexed(
     Ok(indexes)
 }
 
-/// What a device makes its rows of.
+/// What a device makes its rows from.
 struct Reversal<'a> {
     its: &'a ToReverse<'a>,
-    /// Of the rows to be made.
+    /// The index of the rows to be made.
     index: Index,
     by_weight: bool,
-    /// The device's own rows, if they come along.
+    /// The device's own rows, if they are added.
     own: Option<&'a Part>,
 }
 
@@ -256,7 +258,7 @@ impl Reversal<'_> {
 /// Weights of this type, if there are any.
 type WeightsOf<W> = fn(&PartWeights) -> Option<&DeviceBuffer<W>>;
 
-/// Targets, the new ids of vertices, the first of these that there is a count for, and counts.
+/// Targets, the new ids of all vertices, the first new id that has a count, and the counts.
 static COUNT: Kernel<(Read<u32>, Read<u32>, Value<u32>, Shared<u64>)> = Kernel::with_source(
     "count_reversed",
     trusted("count_reversed"),
@@ -271,7 +273,7 @@ static COUNT: Kernel<(Read<u32>, Read<u32>, Value<u32>, Shared<u64>)> = Kernel::
     },
 );
 
-/// Offsets and targets of rows, and of those of the same vertices that have more.
+/// Offsets and targets of rows, and offsets and targets of the same vertices' longer rows.
 static KEEP: Kernel<(Read<u64>, Read<u32>, Read<u64>, Write<u32>)> = Kernel::with_source(
     "keep_rows",
     trusted("keep_rows"),
@@ -285,15 +287,15 @@ static KEEP: Kernel<(Read<u64>, Read<u32>, Read<u64>, Write<u32>)> = Kernel::wit
     },
 );
 
-/// The row of a vertex, the first being that of a vertex `first` by its new id.
+/// The row of a vertex; row 0 is that of the vertex with new id `first`.
 fn row_of_vertex(vertex: u32, new_ids: &[u32], first: u32) -> usize {
     let new = new_ids.get(vertex as usize).copied().unwrap_or(vertex);
     new.wrapping_sub(first) as usize
 }
 
-/// Offsets, targets and weights of rows, and their first vertex; how many arcs each of the vertices still gets
-/// that rows are made for, which ends as zeros, offsets of these, the new ids of all, what they get, and the
-/// first.
+/// From: offsets, targets and weights of rows, and their first vertex. To: for each row made, how many arcs
+/// it still gets (all 0 in the end); the offsets of these rows, the new ids of all vertices, the rows'
+/// targets and weights, and their first vertex.
 type Signature<W> = (
     (Read<u64>, Read<u32>, Read<W>, Value<u32>),
     (Shared<u64>, Read<u64>, Read<u32>, Write<u32>, Write<W>, Value<u32>),
@@ -310,7 +312,7 @@ const fn kernel<W: Pod + Send + Sync>() -> Kernel<Signature<W>> {
             for arc in arcs {
                 let reversed = row_of_vertex(targets[arc], new_ids, first);
                 let Some(count) = counts.get(reversed) else { continue };
-                // Nobody else counts, and the kernel's end publishes it.
+                // Relaxed: no one else counts here, and the kernel's end publishes it.
                 let last = count.fetch_sub(1, Ordering::Relaxed) - 1;
                 let place = their_offsets[reversed] as usize + last as usize;
                 their_targets[place] = its_first + row as u32;

@@ -4,13 +4,13 @@ use millstream_graph::CsrGraph;
 use millstream_graph::pieces::InPieces;
 use rayon::prelude::*;
 
-/// A width is enough if at most one row in so many is longer, but for the largest, a warp,
+/// A width is enough if at most one row in this many is longer (the largest width, a warp, may have more),
 const ROWS_FOR_LONGER: usize = 32;
-/// and none takes its threads more turns.
+/// and if no row takes its threads more turns than this.
 const TURNS: u64 = 8;
 
-/// How many arcs of a row a GPU visits at once, a thread each: the fewest that are enough for most
-/// rows of a graph.
+/// How many arcs of a row a GPU visits at once, one thread for each: the smallest number that is enough
+/// for most rows of a graph.
 ///
 /// ```
 /// use millstream_graph::generate::{self, GenerateOptions};
@@ -23,13 +23,13 @@ const TURNS: u64 = 8;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowWidth {
-    /// As many as are packed: of road maps, and of lattices in two dimensions.
+    /// As many as a packed row holds: road maps, and lattices in two dimensions.
     Four = 4,
-    /// Of triangulations, and of lattices in three dimensions.
+    /// Triangulations, and lattices in three dimensions.
     Eight = 8,
-    /// Of lattices where vertices beside the next ones are next, too.
+    /// Lattices with arcs to second neighbours too.
     Sixteen = 16,
-    /// Of points in space that know all within their reach, and of finite elements.
+    /// Points in space joined to all within some radius, and finite elements.
     ThirtyTwo = 32,
 }
 
@@ -37,8 +37,8 @@ impl RowWidth {
     pub(crate) const ALL: [RowWidth; 4] =
         [RowWidth::Four, RowWidth::Eight, RowWidth::Sixteen, RowWidth::ThirtyTwo];
 
-    /// How many arcs deep a halo is, as measured (`docs/decisions/0025-near-and-far-piles.md`): in a road
-    /// map deep ones save meetings; of wider rows a neighbourhood soon has many vertices, which would be
+    /// How many arcs deep a halo is, as measured (`docs/decisions/0025-near-and-far-piles.md`): deep halos
+    /// save meetings in a road map; with wider rows a neighbourhood soon has many vertices, which would be
     /// searched twice.
     pub(crate) fn halo_depth(self) -> usize {
         match self {
@@ -47,8 +47,8 @@ impl RowWidth {
         }
     }
 
-    /// The least width of which at most one row in 32 is longer, or the largest, and no row more than
-    /// eight times as long. `None` if there is none: searches by near and far piles are not worth it then.
+    /// The least width that at most one row in 32 exceeds (for the largest width, any number may), and no
+    /// row more than eightfold. `None` if there is none: near and far piles are not worth it then.
     pub fn of(graph: &CsrGraph) -> Option<RowWidth> {
         let degrees = || {
             let vertices = (0..graph.vertices()).into_par_iter().in_pieces();
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// Of rows of these lengths, in turns.
+    /// The width for a graph whose rows have these lengths, repeated cyclically.
     fn width(lengths: impl Iterator<Item = u32> + Clone, vertices: u32) -> Option<RowWidth> {
         let rows = lengths.cycle().zip(0..vertices);
         let edges =
@@ -95,7 +95,7 @@ mod tests {
             assert_eq!(with(8 * most + 1, most, 32), Some(next), "{most}");
             assert_eq!(with(most + 1, most, 31), Some(next), "{most}");
         }
-        // Of the largest all rows may be longer.
+        // All rows may be longer than the largest width.
         assert_eq!([256, 257].map(|row| with(row, row, 32)), [Some(ThirtyTwo), None]);
         assert_eq!(width([0].into_iter(), 0), Some(Four));
     }

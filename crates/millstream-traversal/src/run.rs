@@ -11,21 +11,21 @@ use crate::value::{UNREACHED, Value};
 use crate::vertex_program::Vertices;
 use crate::{DistributedGraph, Result, WorklistOptions};
 
-/// What a relaxation came to.
+/// The answer of a relaxation, and what it took.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Keys, perhaps with predecessors.
     pub answer: Answer,
     /// What the devices did.
     pub statistics: WorklistStatistics,
-    /// From the first item to the last, values in place and left on the devices.
+    /// The time from the first item to the last, without moving values to or from the devices.
     pub run_time: Duration,
-    /// Bringing the values to the host.
+    /// The time to bring the values to the host.
     pub gather_time: Duration,
 }
 
 impl Outcome {
-    /// Of a run that took so long, and whose answer `gather` brings to the host.
+    /// The outcome of a run that took `run_time` and whose answer `gather` brings to the host.
     ///
     /// # Errors
     /// Those of `gather`.
@@ -42,7 +42,7 @@ impl Outcome {
         Ok(Outcome { answer, statistics, run_time, gather_time: start.elapsed() })
     }
 
-    /// The same after an attempt without an answer, which took so long.
+    /// The same outcome, with the time of a failed `attempt` before it added.
     #[must_use]
     pub fn after(self, attempt: Duration) -> Outcome {
         Outcome { run_time: attempt + self.run_time, ..self }
@@ -50,7 +50,7 @@ impl Outcome {
 }
 
 /// Relaxes from `sources` (original ids), all with key 0, until nothing changes;
-/// `delta` are the steps of the priority threshold \[G §4.4\]; fails after `patience` without any
+/// `delta` is the step of the priority threshold \[G §4.4\]; fails after `patience` without any
 /// change.
 ///
 /// # Errors
@@ -84,7 +84,7 @@ pub async fn run<R: Rule, V: Value>(
     Outcome::gathered(statistics, run_time, Answer::gather(graph, values)).await
 }
 
-/// Values on every device: nobody reached but the sources.
+/// Initial values on every device: only the sources are reached.
 async fn problems<R: Rule, V: Value>(
     graph: &DistributedGraph,
     settings: Settings,

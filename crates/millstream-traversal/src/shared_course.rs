@@ -1,18 +1,19 @@
 //! The course of a search that twins share, and where they meet.
 //!
-//! A meeting is a number: of each device there is how many it has `come` to, of all how many are
-//! `met`. A device that has come to more than are met waits; when all have come to one more, the last
-//! of them, alone, lets the course advance, counts the meeting and rings the bell. All of this happens
-//! with the lock held, but for the steps and the ring, which comes after: whoever looked before it, and
-//! asked for the bell's number before that, is told. The lock is also what publishes: what a device did
-//! before it came is visible to who advances, and that to who goes on. The model is
+//! Meetings are counted: `come` has, for each device, the meetings that it has come to; `met` is the
+//! number of meetings that all have come to. A device whose `come` exceeds `met` waits. The last device to
+//! come to a meeting, alone, advances the course, counts the meeting and rings the bell (unless there is
+//! only one device). All of this happens with the lock held, except the steps, and the ring, which comes
+//! after the lock is released: a device that looked too early had asked for the bell's number before it
+//! looked, so the ring reaches it. The lock also publishes: what a device did before it came is visible
+//! to the one that advances the course, and what that one did to those that go on. The model is
 //! `tests/models/tests/twin_meetings.rs`.
 
 use std::sync::Arc;
 
 use crate::sync::{Bell, Fault, Mutex, seeded};
 
-/// What all devices do until they meet again, and who has come.
+/// The course (what all devices do until they meet again), and which devices have come.
 #[derive(Debug)]
 pub(crate) struct SharedCourse<C> {
     state: Mutex<State<C>>,
@@ -24,9 +25,9 @@ struct State<C> {
     course: C,
     /// Meetings so far.
     met: u64,
-    /// Of each device, the meetings that it has come to.
+    /// For each device, how many meetings it has come to.
     come: Vec<u64>,
-    /// Nothing is left to do, or nobody waits for it any more.
+    /// Nothing is left to do, or no one waits for the search any more.
     is_over: bool,
 }
 
@@ -35,7 +36,7 @@ struct State<C> {
 pub(crate) enum Called {
     /// There is nothing more to do.
     Over,
-    /// The bell will ring when there is.
+    /// Nothing to do now; the bell rings when there is.
     Waits,
 }
 
@@ -45,11 +46,11 @@ impl<C: Clone> SharedCourse<C> {
         SharedCourse { state: Mutex::new(state), bell }
     }
 
-    /// One call of a device's twin, on the thread that calls: a `step` to each meeting, as long as the
-    /// others come too and it need not `leave`.
+    /// One call of a device's twin, on the calling thread: one `step` before each meeting, until it would
+    /// have to wait for others, must `leave`, or the search is over.
     ///
     /// # Errors
-    /// Those of `step`; the device does not come to that meeting.
+    /// Those of `step`; the device then does not come to the next meeting.
     pub(crate) fn call<E>(
         &self,
         here: usize,
@@ -63,7 +64,7 @@ impl<C: Clone> SharedCourse<C> {
                 Err(called) => return Ok(called),
             };
             if leave() {
-                // It is called again at once.
+                // The ring has the twin called again at once.
                 if !seeded(Fault::LeaveWithoutRing) {
                     self.bell.ring();
                 }
@@ -116,7 +117,7 @@ impl<C: Clone> SharedCourse<C> {
     }
 }
 
-/// Whoever waits for the search: when it is dropped, the search is over.
+/// Held while someone waits for the search: dropping it ends the search.
 pub(crate) struct Waiting<'a, C>(pub(crate) &'a SharedCourse<C>);
 
 impl<C> Drop for Waiting<'_, C> {

@@ -1,5 +1,5 @@
-//! Rows whose ids become others, and which are sorted then, where they lie on a device:
-//! `sort_rows.cuh`, and its twins.
+//! Renumbers the targets of rows and sorts each row, in place on a device: `sort_rows.cuh`, and its
+//! twins.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -15,15 +15,15 @@ use rayon::prelude::*;
 
 use crate::Result;
 
-/// Arcs of a row that a warp sorts, and that a block does in memory of its own, at most:
+/// The most arcs of a row that a warp sorts, and that a block sorts in its own (shared) memory:
 /// `rows_of_warp` and `rows_of_block`.
 pub(crate) const ROWS_OF_WARP: u64 = 256;
 const ROWS_OF_BLOCK: u64 = 2048;
 /// Threads of a block, and of one that sorts the longest rows.
 const THREADS: u32 = 256;
 const MOST_THREADS: u32 = 1024;
-/// Words of 64 bits of scratch memory: so many, or one for so many arcs, if that is more. A row
-/// that needs more has what it needs.
+/// 64-bit words of scratch memory: `SCRATCH`, or one for every `ARCS_FOR_WORD` arcs if that is more. A row
+/// that needs more still gets what it needs.
 const SCRATCH: u64 = 1 << 25;
 const ARCS_FOR_WORD: u64 = 8;
 
@@ -48,7 +48,7 @@ millstream_device::cuda_struct! {
 }
 
 impl RowOrder {
-    /// By weight, then by target; or by target, then by weight. Weights may be bits of reals.
+    /// By weight, then by target; or by target, then by weight. If `is_real`, weights are bits of reals.
     pub(crate) fn new(by_weight: bool, is_real: bool) -> RowOrder {
         RowOrder { by_weight: by_weight.into(), is_real: is_real.into() }
     }
@@ -66,14 +66,14 @@ impl RowOrder {
 }
 
 impl LongRow {
-    /// The row from one arc to another, if a warp cannot sort it.
+    /// The row of the arcs `begin..end`, if it is too long for a warp.
     pub(crate) fn of(begin: u64, end: u64) -> Option<LongRow> {
         let arcs = end - begin;
         let row = LongRow { begin, scratch: 0, arcs: arcs as u32, unused: 0 };
         (arcs > ROWS_OF_WARP).then_some(row)
     }
 
-    /// Those of a row index.
+    /// All long rows of a row index.
     pub(crate) fn all(offsets: &[u64]) -> Vec<LongRow> {
         let rows = offsets.par_windows(2).in_pieces();
         rows.filter_map(|row| LongRow::of(row[0], row[1])).collect()
@@ -82,14 +82,14 @@ impl LongRow {
 
 /// Rows on a device that are to be sorted.
 pub(crate) struct RowsToSort<'a> {
-    /// The row index, all of `targets`.
+    /// The row index; it covers all of `targets`.
     pub(crate) offsets: &'a DeviceBuffer<u64>,
     /// The rows that are long, in any order.
     pub(crate) long: Vec<LongRow>,
-    /// What targets become; none if these stay.
+    /// The new id of each target; empty if targets keep their ids.
     pub(crate) new_ids: &'a DeviceBuffer<u32>,
     pub(crate) targets: &'a mut DeviceBuffer<u32>,
-    /// None, or as many.
+    /// Empty, or one for each target.
     pub(crate) weights: &'a mut DeviceBuffer<u32>,
     pub(crate) order: RowOrder,
 }
@@ -101,7 +101,7 @@ impl RowsToSort<'_> {
         self.sort_within(most_scratch, stream)
     }
 
-    /// The same with at most so many words of scratch memory, unless a row needs more.
+    /// The same with at most `most_scratch` words of scratch memory, unless a single row needs more.
     fn sort_within(self, most_scratch: u64, stream: &Stream) -> Result<()> {
         let RowsToSort { offsets, long, new_ids, targets, weights, order } = self;
         let kernels = if weights.is_empty() { &UNWEIGHTED } else { &WEIGHTED };
@@ -127,8 +127,9 @@ impl RowsToSort<'_> {
     }
 }
 
-/// Rows for blocks, the longest first; and those for which a block's own memory is too small, as many at a
-/// time as fit in `most` words of scratch memory, or one, with what these need: so many words for each arc.
+/// The rows that blocks sort in their own memory, the longest first; and batches of the rows too long for
+/// that, each with the scratch words that it needs (`words_of_keys` for each arc): as many rows as fit in
+/// `most` words, or one row.
 fn shared_out(
     mut long: Vec<LongRow>,
     words_of_keys: u64,
@@ -181,7 +182,7 @@ impl Kernels {
     }
 }
 
-/// Of the rows without weights or with some.
+/// The kernels for rows with weights, or without.
 pub(crate) fn sources(has_weights: bool) -> [CudaSource; 3] {
     const TEXT: &str = cuda_text!("long_row.cuh", "sort_rows.cuh");
     let text = format!("#define MILLSTREAM_ROWS_WEIGH {}\n{TEXT}", u32::from(has_weights));
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!(longest, batches);
     }
 
-    /// What a device makes of rows, of which each kernel has some: the longest two by two.
+    /// The sorted rows of a device, with some rows for each kernel: the longest two at a time.
     fn sorted(
         devices: DeviceList,
         new_ids: &[u32],

@@ -1,4 +1,4 @@
-//! What is found out about a graph that is on the devices: `survey.cuh`, and its twin.
+//! Properties of a graph that the devices find out: `survey.cuh`, and its twin.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -20,16 +20,16 @@ const ARCS: usize = 1 << 14;
 /// What decides how a graph is searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
-    /// Whether every arc has its reverse, of the same weight if there are weights on the devices, as often: by
-    /// fingerprints, so that with a probability of about 2^-64 a graph passes that is not symmetric.
+    /// Whether every arc has its reverse equally often, of the same weight if weights are on the devices.
+    /// This compares fingerprints: an asymmetric graph passes with a probability of about 2^-64.
     pub is_symmetric: bool,
-    /// For each device the vertices that its rows belong to or name, those between, and
-    /// some more, so that it begins and ends at multiples of 32, or with the last vertex.
+    /// For each device, a range with all vertices that it owns or that its rows name, widened to begin
+    /// and end at multiples of 32, or at the last vertex.
     pub named: Vec<Range<u32>>,
 }
 
 impl Survey {
-    /// Of the rows of all devices.
+    /// Surveys the rows of all devices.
     ///
     /// # Errors
     /// No memory; a kernel that does not compile; a failed device.
@@ -37,13 +37,31 @@ impl Survey {
     /// # Cancel safety
     /// Cancel safe: the graph is only read.
     pub async fn of(graph: &DistributedGraph) -> Result<Survey> {
+        Survey::with_weights(graph, |part| &part.weights).await
+    }
+
+    /// The same, whatever the arcs weigh.
+    ///
+    /// # Errors
+    /// As [`Survey::of`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the graph is only read.
+    pub async fn of_structure(graph: &DistributedGraph) -> Result<Survey> {
+        Survey::with_weights(graph, |_| &PartWeights::None).await
+    }
+
+    async fn with_weights(
+        graph: &DistributedGraph,
+        weights: impl Fn(&Part) -> &PartWeights,
+    ) -> Result<Survey> {
         let (mut asymmetry, mut named, mut surveys) = (0u64, Vec::new(), Vec::new());
         let devices = graph.context().devices().iter();
         let ranges = graph.partition().boundaries().windows(2);
         let vertices = graph.vertices();
         for ((device, part), range) in devices.zip(graph.parts()).zip(ranges) {
             let (stream, words) = (device.stream()?, device.shared(WORDS)?);
-            launch(&stream, part, range[0], &words)?;
+            launch(&stream, part, weights(part), range[0], &words)?;
             surveys.push((stream.download_shared(&words, 0..WORDS)?, range));
         }
         for (words, range) in surveys {
@@ -56,15 +74,15 @@ impl Survey {
         Ok(Survey { is_symmetric: asymmetry == 0, named })
     }
 
-    /// Every device names every vertex.
+    /// Makes every device's range all vertices.
     pub fn name_all(&mut self, vertices: u32) {
         self.named.fill(0..vertices);
     }
 }
 
-/// Of a device's answer, which are 0 before: the sum of all arcs' [`imbalance`], which over all devices is 0 if
-/// every arc has its reverse; the largest 32-bit number less the lowest target, or 0; the highest target and 1,
-/// or 0.
+/// Words of a device's answer, 0 at first: the sum of all arcs' [`imbalance`], which over all devices is 0
+/// if every arc has its reverse; the largest 32-bit number minus the lowest target; the highest target plus
+/// 1. The last two stay 0 without arcs.
 const WORDS: usize = 3;
 
 /// Offsets, targets and weights of rows, their first vertex, and the answer.
@@ -76,12 +94,13 @@ static SURVEY_REALS: Kernel<Signature<f32>> = kernel();
 fn launch(
     stream: &Stream,
     part: &Part,
+    weights: &PartWeights,
     first_vertex: u32,
     words: &SharedBuffer<u64>,
 ) -> millstream_device::Result<()> {
     let none: DeviceBuffer<u32>;
     let (size, offsets, targets) = (part.targets.len(), &*part.offsets, &*part.targets);
-    let weights = match &part.weights {
+    let weights = match weights {
         PartWeights::None => {
             none = stream.device().buffer(0)?;
             &none

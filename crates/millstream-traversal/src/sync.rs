@@ -1,5 +1,5 @@
-//! The one place the bell and locks come from, so that what twins share runs unchanged under a model
-//! checker.
+//! The only source of the bell and the locks, so that the code that twins share runs unchanged under a
+//! model checker.
 
 pub(crate) use millstream_device::Bell;
 pub(crate) use parking_lot::Mutex;
@@ -7,13 +7,13 @@ pub(crate) use parking_lot::Mutex;
 /// Faults that models seed to show that they are caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The first to come to a meeting goes on.
+    /// The first device to come to a meeting goes on without waiting for the others.
     MeetWithoutOthers,
-    /// The others are told before they may go on.
+    /// The bell rings before the meeting is counted, when the others may not go on yet.
     RingBeforeMeeting,
-    /// Who leaves for others of its thread is not called again.
+    /// A twin that leaves, to let other work use its thread, is not called again.
     LeaveWithoutRing,
-    /// Nobody is told that the search is over.
+    /// The bell does not ring when the search is over.
     EndWithoutRing,
 }
 

@@ -1,4 +1,4 @@
-//! Graphs on devices whose arcs are turned round there.
+//! Graphs on devices whose arcs the devices reverse.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use crate::reversed_rows::{ToReverse, reversed_rows, symmetrized_rows};
 use crate::{Error, Result};
 
 impl DistributedGraph {
-    /// The arcs the other way round, in rows of the vertices that they lead to, sorted: made by the devices,
-    /// which must reach each other's memory.
+    /// The transpose: a sorted row of the arcs that enter each vertex, made by the devices, which must reach
+    /// each other's memory.
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
@@ -36,7 +36,7 @@ impl DistributedGraph {
     ///
     /// # Errors
     /// No memory; devices that do not reach each other; a failed device. On GPUs a vertex that more than
-    /// 125,000,000 arcs lead to.
+    /// 125,000,000 arcs enter.
     ///
     /// # Cancel safety
     /// Cancel safe: what was made is dropped.
@@ -47,8 +47,8 @@ impl DistributedGraph {
         self.turned(false).await
     }
 
-    /// The arcs and their reverses, without weights, in rows of the vertices that either leave, sorted; each
-    /// arc whose reverse is an arc is there twice. As [`DistributedGraph::reversed`] otherwise.
+    /// The arcs and their reverses, without weights: a sorted row of all that leave each vertex. An arc whose
+    /// reverse is also an arc occurs twice. Otherwise as [`DistributedGraph::reversed`].
     ///
     /// ```
     /// use millstream_flow::{Context, Devices};
@@ -79,7 +79,7 @@ impl DistributedGraph {
         self.turned(true).await
     }
 
-    /// The arcs the other way round, with the arcs as they are or without.
+    /// The reversed arcs; with the arcs as they are too, if `keeps_own`.
     async fn turned(&self, keeps_own: bool) -> Result<DistributedGraph> {
         let (start, parts) = (Instant::now(), self.parts_from());
         let all = parts.iter().enumerate().map(|(place, (_, part))| ToReverse {
@@ -98,9 +98,9 @@ impl DistributedGraph {
         Ok(DistributedGraph::of_parts(self.context(), partition, rows, start.elapsed()))
     }
 
-    /// The arcs the other way round in the parts of another partition, sorted by weight, if there are weights, or
-    /// by target. The vertices of this graph must have their original ids. As [`DistributedGraph::reversed`]
-    /// otherwise.
+    /// The transpose in the parts of another partition, rows sorted by weight, or by target if there are no
+    /// weights. The vertices of this graph must have their original ids. Otherwise as
+    /// [`DistributedGraph::reversed`].
     ///
     /// # Errors
     /// As [`DistributedGraph::reversed`].
@@ -152,7 +152,7 @@ mod tests {
     use crate::reversed_rows::entering_degrees;
     use crate::{Columns, PartWeights};
 
-    /// Of a Kronecker graph, with a vertex that an arc leads to from itself.
+    /// Arcs of a Kronecker graph, with a self-loop.
     fn directed() -> CsrGraph {
         let kron = generate::kron(10, 8, &GenerateOptions::default()).unwrap();
         let arcs = (0..kron.vertices()).flat_map(|from| {

@@ -1,13 +1,13 @@
-//! Lists of vertices of host devices, which have them in one memory: whoever finds a vertex puts it into
-//! its owner's list.
+//! Lists of vertices of host devices, in one memory: the device that finds a vertex puts it into its
+//! owner's list.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::gang_place::GangPlace;
 use crate::gang_work::GangWork;
 
-/// What twins have listed with each other since the start. The lists themselves are in a buffer with
-/// a place for every vertex: a device's list begins where its vertices do.
+/// How many vertices twins have put into each other's lists since the start. The lists themselves are in
+/// a buffer with a place for every vertex: a device's list begins where its vertices do.
 #[derive(Debug)]
 pub struct TwinLists(Vec<OfDevice>);
 
@@ -20,21 +20,21 @@ struct OfDevice {
 }
 
 impl TwinLists {
-    /// Of so many devices, no more than [`GangPlace::MOST`].
+    /// Empty lists of `devices` devices, no more than [`GangPlace::MOST`].
     pub fn new(devices: usize) -> TwinLists {
         TwinLists((0..devices).map(|_| OfDevice::default()).collect())
     }
 
-    /// How many have come into the list of a device.
+    /// How many vertices have been put into a device's list since the start.
     pub fn listed(&self, device: usize) -> u64 {
         self.0[device].listed.load(Ordering::Relaxed)
     }
 
-    /// Puts what the device of `place` has found into `lists`, which devices have begun to fill after so
-    /// many.
+    /// Puts the vertices that the device of `place` has found into their owners' `lists`. `begun` says how
+    /// many a device had listed when its list was last begun anew.
     ///
     /// # Panics
-    /// If a list is full, or a vertex is none.
+    /// If a list is full, or one of `vertices` is not a vertex.
     pub fn put(
         &self,
         place: &GangPlace,
@@ -55,7 +55,7 @@ impl TwinLists {
                 continue;
             }
             let count = its.len() as u64;
-            // Relaxed: who reads the list has met whoever fills it.
+            // Relaxed: a meeting lies between filling a list and reading it.
             let taken = self.0[owner].listed.fetch_add(count, Ordering::Relaxed) - begun(owner);
             let list = &lists[first as usize..end as usize][taken as usize..][..its.len()];
             list.iter().zip(its).for_each(|(to, &vertex)| to.store(vertex, Ordering::Relaxed));
@@ -64,7 +64,7 @@ impl TwinLists {
         assert!(rest.is_empty(), "{rest:?} are no vertices");
     }
 
-    /// What each device has done: it has visited what came into its list.
+    /// What each device has done: it has visited the vertices in its list.
     pub fn work(&self) -> Vec<GangWork> {
         let sent = |from: usize, to: usize| match from == to {
             true => 0,

@@ -1,6 +1,7 @@
-//! Searches whose devices go on together, on host devices: twins do what a gang's kernels do between
-//! barriers, and meet where those have a barrier. A twin must not wait for another on its thread, so one
-//! that is the first at a meeting leaves, and is called again when the last has come.
+//! Searches whose devices go from phase to phase together, on host devices: twins do what a gang's kernels
+//! do between barriers, and meet where kernels have a barrier. A twin must not block its thread, which
+//! others may need, so one that comes to a meeting early returns, and is called again when the last has
+//! come.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,38 +12,38 @@ use millstream_flow::Context;
 
 use crate::shared_course::{Called, SharedCourse, Waiting};
 
-/// How long a twin goes on before it lets its thread do something else: another search that this one may
-/// have been begun within, say.
+/// How long a twin goes on before it gives up its thread for other work: say, for a search during which
+/// this one was begun.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Where the twins of a search meet. They and the host share the course of the search: how far it has
-/// come, which says what all devices do until they meet again.
+/// come, and so what all devices do until they meet again.
 #[derive(Debug)]
 pub struct TwinMeetings<C> {
     course: SharedCourse<C>,
-    /// None in a simulation, whose runs depend on no clock.
+    /// `None` in a simulation, whose runs must not depend on a clock.
     turn: Option<Duration>,
 }
 
 impl<C: Clone + Send> TwinMeetings<C> {
-    /// From the beginning of a course, for all devices of a context.
+    /// For all devices of a context, with the course at its beginning.
     pub fn new(context: &Context, course: C) -> Arc<TwinMeetings<C>> {
         TwinMeetings::of(context, context.devices().len(), course)
     }
 
-    /// The same, for so many of its devices.
+    /// The same, for the first `devices` devices only.
     pub(crate) fn of(context: &Context, devices: usize, course: C) -> Arc<TwinMeetings<C>> {
         let set = context.device_set();
         let course = SharedCourse::new(devices, course, Arc::clone(set.bell()));
         Arc::new(TwinMeetings { course, turn: set.simulation().is_none().then_some(TURN) })
     }
 
-    /// What the twin of a device does: a `step` to each meeting. The last one to come lets the course
-    /// `advance`, which says whether it goes on. What the steps before a meeting have written is visible
-    /// to `advance`, and to the steps after it.
+    /// What the twin of a device does: one `step` before each meeting. The last twin to come calls
+    /// `advance`, which says whether the search goes on. What the steps before a meeting have written is
+    /// visible to `advance`, and to the steps after it.
     ///
     /// # Errors
-    /// Those of `step`. The others end when the host has heard of it.
+    /// Those of `step`. The other twins end when the host has learned of the error.
     pub fn run_twin(
         &self,
         here: usize,
@@ -63,7 +64,7 @@ impl<C: Clone + Send> TwinMeetings<C> {
         self.course.course()
     }
 
-    /// Whether the search is over: asked for by a step that may take long.
+    /// Whether the search is over: for long steps to ask as they go.
     pub fn is_over(&self) -> bool {
         self.course.is_over()
     }
@@ -74,13 +75,13 @@ impl<C: Clone + Send> TwinMeetings<C> {
     /// Those of `launch`; a failed device.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the search: each device still does its step.
+    /// Dropping the future ends the search, after each device's current step.
     pub async fn run(
         &self,
         streams: &[Stream],
         mut launch: impl FnMut(usize, &Stream) -> millstream_device::Result<()>,
     ) -> millstream_device::Result<()> {
-        // Also if a device fails: the others would wait for it.
+        // Ends the search even if a device fails: the others would wait for it.
         let _waiting = Waiting(&self.course);
         let mut twins = Vec::new();
         for (place, stream) in streams.iter().enumerate() {
@@ -119,7 +120,7 @@ mod tests {
         threads.into_iter().chain(simulated).map(|builder| builder.build().unwrap()).collect()
     }
 
-    /// Each device counts, and after each meeting all have counted as often. `step` may fail.
+    /// Each device counts its steps; at each meeting all counts must be equal. `step` may fail.
     fn count(
         context: &Context,
         step: impl Fn(usize, u64) -> KernelResult + Send + Sync + Copy + 'static,
@@ -165,7 +166,7 @@ mod tests {
                 _ => Ok(()),
             });
             assert!(error.unwrap_err().to_string().contains("no more"));
-            // Nobody is left who waits for it: that would be a deadlock, or go on for ever.
+            // No twin is left waiting: this would deadlock, or go on for ever.
             context.device_set().quiesce().unwrap();
         }
     }

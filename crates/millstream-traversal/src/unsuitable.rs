@@ -31,12 +31,12 @@ pub enum Unsuitable {
     /// The parts of several GPUs are scattered, or small.
     #[error("the parts of the GPUs have too many neighbours in other parts")]
     Parts,
-    /// Too many vertices, or arcs of rows of more than four arcs, to be named by 31 bits on one
-    /// device. (Where devices have one memory, a device has those of all.)
+    /// More vertices, or arcs of rows of more than four arcs, than 31 bits can number on one device.
+    /// (Where devices share one memory, the first one has those of all.)
     #[error("a device would have 2,147,483,648 vertices or more, or arcs of long rows")]
     Vertices,
-    /// A device has room for the graph, but not for its rows once more: of host devices the first
-    /// one has those of all.
+    /// A device has room for the graph, but not for a packed copy of its rows (of host devices, the
+    /// first one has the copy of all rows).
     #[error("there is no room for packed rows on a device")]
     Memory,
 }

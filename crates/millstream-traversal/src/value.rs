@@ -1,4 +1,4 @@
-//! What a vertex holds, and what goes over links for it.
+//! What a vertex holds, and what links carry for it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -37,9 +37,9 @@ packet_value!(u32: 0, f32: 0, u64: 1, f64: 1);
 /// What a vertex holds: a key that only becomes smaller, such as a distance,
 /// perhaps with the predecessor that gave it.
 ///
-/// With a predecessor, a key is replaced by smaller ones only. So where a path of weight 0 leads
-/// back, the predecessor that came first stays. Predecessors never form a cycle, since each vertex
-/// had its last key before it gave it on.
+/// With a predecessor too, only a smaller key replaces a value, so on a cycle of weight 0 the first
+/// predecessor stays. Predecessors never form a cycle, since each vertex had its final key before it
+/// passed that key on.
 pub trait Value: AtomicPod + PacketValue + Ord {
     /// A vertex nobody has reached.
     const UNREACHED: Self;
@@ -54,7 +54,7 @@ pub trait Value: AtomicPod + PacketValue + Ord {
     fn predecessor(self) -> u32;
     /// The value now.
     fn get(atomic: &Self::Atomic) -> Self;
-    /// Puts the value in place of one with a larger key, and returns the one before.
+    /// Stores `value` if the present key is larger, and returns the previous value.
     fn lower(atomic: &Self::Atomic, value: Self) -> Self;
 }
 
@@ -84,7 +84,7 @@ impl Value for u32 {
 
     #[inline]
     fn lower(atomic: &AtomicU32, value: u32) -> u32 {
-        // A plain look first: most arcs lead to settled vertices.
+        // A plain load first: most arcs lead to settled vertices, which need no atomic update.
         let before = atomic.load(Ordering::Relaxed);
         if before <= value { before } else { atomic.fetch_min(value, Ordering::Relaxed) }
     }
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(u32::lower(&narrow, 3), 5);
         assert_eq!(u32::get(&narrow), 3);
         let wide = AtomicU64::new(u64::new(5, 9));
-        // The same key from a smaller predecessor does not count.
+        // An equal key from a smaller predecessor replaces nothing.
         assert_eq!(u64::lower(&wide, u64::new(5, 1)), u64::new(5, 9));
         assert_eq!(u64::get(&wide).predecessor(), 9);
         assert_eq!(u64::lower(&wide, u64::new(4, 10)).key(), 5);

@@ -1,4 +1,4 @@
-//! What programs on the worklist share whose items are vertices with values: the twin of
+//! What worklist programs whose items are vertices with values share: the twin of
 //! `vertex_program.cuh`.
 
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub trait VertexProgram: Sized + Send + Sync + 'static {
     /// The program's memory on one device.
     type Problem: Problem;
 
-    /// What goes to the owner of a vertex, as it is now.
+    /// The present value of `vertex`, to be sent to its owner.
     fn value(&self, view: &VertexView<'_, Self>, vertex: u32) -> Self::Value;
 
     /// Applies a value that has come to `vertex`, here or on the way to its owner. Returns whether
@@ -113,7 +113,7 @@ pub struct Vertices<P> {
 }
 
 impl<P> Vertices<P> {
-    /// On vertices that have these owners.
+    /// `program`, on vertices that have these owners.
     pub fn new(owners: Owners, program: P) -> Vertices<P> {
         Vertices { owners, program }
     }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use millstream_graph::generate::{self, GenerateOptions};
@@ -151,6 +151,17 @@ impl Search<'_> {
     }
 }
 
+/// The vertices that are next to each part.
+fn beside(graph: &CsrGraph, partition: &Partition) -> Vec<Vec<u32>> {
+    let beside = |part| {
+        let own = partition.range(part);
+        let neighbours = own.clone().flat_map(|from| Halos::neighbours(graph, partition, from));
+        let beside: BTreeSet<u32> = neighbours.filter(|to| !own.contains(to)).collect();
+        beside.into_iter().collect()
+    };
+    (0..partition.parts()).map(beside).collect()
+}
+
 /// Distances of all vertices, by original id.
 fn search(
     graph: &CsrGraph,
@@ -161,7 +172,7 @@ fn search(
     seed: u64,
 ) -> Vec<u32> {
     let Some(Weights::Integer(weights)) = graph.weights() else { panic!("integers") };
-    let halos = Halos::new(graph, partition, 64).expect("few neighbours");
+    let halos = Halos::new(graph, partition, beside(graph, partition), 64).expect("few neighbours");
     let source = partition.to_new(source);
     let device = |part: usize| {
         let (own, halo) = (partition.range(part), &halos.of[part][..]);

@@ -13,15 +13,15 @@ pub(crate) const DEFERRED: usize = 1;
 /// Place of the first outbox.
 pub(crate) const OUTBOXES: usize = 2;
 
-/// What every kernel takes: problem; bits, entries and control of all queues,
-/// one after the other, and how many items one may hold; status; scratch memory and report of the task; where it
-/// runs; how it says that it is over.
+/// What every kernel takes: problem; bits, entries and control words of all queues, one queue after the
+/// other, and how many items a queue may hold; status; the task's scratch memory and report; where the
+/// kernel runs; how it tells the host that it is over.
 pub(crate) type Common<P> =
     (<P as Program>::Problem, Queues, Shared<u64>, Shared<u64>, Shared<u64>, Value<Place>, Tell);
 
 type Queues = (Shared<u32>, Shared<u32>, Shared<u32>, Value<u32>);
 
-/// What a twin sees of [`Common`].
+/// A twin's view of [`Common`].
 pub(crate) type CommonView<'a, P> = <Common<P> as Parameter>::View<'a>;
 
 millstream_device::cuda_struct! {
@@ -42,19 +42,19 @@ impl Place {
     }
 }
 
-/// All queues of one device, each as long as the others.
+/// All queues of one device, all of the same length.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueBuffers {
     pub(crate) bits: SharedBuffer<u32>,
     pub(crate) entries: SharedBuffer<u32>,
     pub(crate) control: SharedBuffer<u32>,
-    /// Items that one may hold at once.
+    /// The most items that a queue may hold at once.
     pub(crate) most: u32,
 }
 
 /// Words that a task's kernels use among themselves; zero between launches.
 pub(crate) const SCRATCH_WORDS: usize = 4;
-/// Those of a worker: also for 16384 items whose arcs all warps share.
+/// Scratch words of a worker's task: also for 16384 items whose arcs all warps share.
 pub(crate) const WORKER_SCRATCH_WORDS: usize = SCRATCH_WORDS + 1 + 3 * 16384;
 
 /// What a launch passes for [`Common`].
@@ -67,7 +67,7 @@ pub(crate) struct CommonArgument<'a, P: Program> {
     pub(crate) place: Place,
 }
 
-// SAFETY: the problem and the other parts do.
+// SAFETY: the problem and the other parts meet the requirements.
 unsafe impl<P: Program> Argument<Common<P>> for CommonArgument<'_, P> {
     fn bind(self, accesses: &mut Accesses) -> Result<<Common<P> as Parameter>::Bound> {
         let problem = self.problem.bind(accesses)?;

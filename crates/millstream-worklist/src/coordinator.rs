@@ -14,13 +14,13 @@ use crate::termination::nothing_ready;
 pub(crate) struct Signals {
     /// There may be ready items, or deferred ones to bring back.
     pub(crate) worker: Notify,
-    /// There may be items in the outbox, one for each.
+    /// One for each outbox: it may have items.
     pub(crate) outboxes: Vec<Notify>,
-    /// The worker has not brought back its items for the latest threshold.
+    /// The worker has yet to bring back deferred items up to the latest threshold.
     pub(crate) undefer: AtomicBool,
-    /// Lowest priority this device has deferred, if above the threshold.
+    /// The lowest priority that this device has deferred; of no meaning if not above the threshold.
     pub(crate) lowest_deferred: AtomicU64,
-    /// About how many entries are in its queues of what is ready and of what is deferred.
+    /// About how many entries its queues of ready and of deferred items have.
     pub(crate) ready_entries: AtomicU64,
     pub(crate) deferred_entries: AtomicU64,
 }
@@ -28,21 +28,22 @@ pub(crate) struct Signals {
 /// The view of all devices that ends a run.
 #[derive(Debug)]
 pub(crate) struct Coordinator {
-    /// As of the reports that the host has read, device by device.
+    /// The counters of each device, as of the reports that the host has read.
     pub(crate) counters: Vec<Counters>,
     pub(crate) signals: Vec<Signals>,
     launches: Launches,
     threshold: AtomicU32,
     steps: ThresholdSteps,
-    /// Items processed when the threshold last was at its first step; changed under `deciding`.
+    /// How many items had been processed when the threshold last fell back to its first step; changed under
+    /// `deciding`.
     worked_there: AtomicU64,
-    /// Devices that have not brought back their items yet.
+    /// How many devices have yet to bring back items for the latest threshold.
     undeferring: AtomicUsize,
     finished: AtomicBool,
     stalled: AtomicBool,
-    /// Raised when either of the two is, and by whoever asks whether the run is polled.
+    /// Raised when `finished` or `stalled` is set, and by `ask`, to see whether the run is polled.
     over: Notify,
-    /// How often the run has taken that down.
+    /// How often the run has taken `over` down.
     answers: AtomicU64,
     deciding: Mutex<()>,
 }
@@ -50,9 +51,9 @@ pub(crate) struct Coordinator {
 /// How the threshold moves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ThresholdSteps {
-    /// From step to step, not 0; `None` runs everything at once.
+    /// The step, not 0; `None` runs everything at once.
     pub(crate) delta: Option<u32>,
-    /// After so many items, back to the first step; `None`: never.
+    /// Falls back to the first step after this many items; `None`: never.
     pub(crate) falls_after: Option<u64>,
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct Launch<'a>(&'a Launches);
 
 impl Drop for Launch<'_> {
     fn drop(&mut self) {
-        // Release: the report is taken in before; pairs with `nothing_ready`.
+        // Release: the report has been taken in before; pairs with `nothing_ready`.
         self.0.over.fetch_add(1, Ordering::AcqRel);
     }
 }
@@ -108,9 +109,9 @@ impl Coordinator {
         }
     }
 
-    /// Items of a higher priority value are deferred.
+    /// Items whose priority value is higher than this are deferred.
     pub(crate) fn threshold(&self) -> u32 {
-        // Acquire: pairs with the release in `move_threshold`; nothing else comes with it.
+        // Acquire: pairs with the release in `move_threshold`, which publishes nothing else by it.
         self.threshold.load(Ordering::Acquire)
     }
 
@@ -124,13 +125,13 @@ impl Coordinator {
     pub(crate) async fn over(&self) -> bool {
         while !self.is_finished() && !self.is_stalled() {
             self.over.notified().await;
-            // Relaxed: only how many.
+            // Relaxed: only the count matters.
             self.answers.fetch_add(1, Ordering::Relaxed);
         }
         self.is_finished()
     }
 
-    /// Wakes the run, which answers when it is polled: what else has woken it is seen to then, too.
+    /// Wakes the run, which answers when it is polled; by then it has also seen to all else that woke it.
     pub(crate) fn ask(&self) {
         self.over.notify();
     }
@@ -156,7 +157,7 @@ impl Coordinator {
     /// A number that grows with everything that happens; `None` while a kernel is under
     /// way, which may take any time.
     pub(crate) fn standstill(&self) -> Option<u64> {
-        // In this order, and acquired, as in `nothing_ready`.
+        // The same order of acquire loads as in `nothing_ready`.
         let over = self.launches.over.load(Ordering::Acquire);
         let counted: u64 = self.counters.iter().map(Counters::total).sum();
         let begun = self.launches.begun.load(Ordering::Acquire);
@@ -165,30 +166,30 @@ impl Coordinator {
 
     /// Says that a kernel is about to be launched.
     pub(crate) fn launch(&self) -> Launch<'_> {
-        // Before whatever the kernel does; pairs with the last look in `nothing_ready`.
+        // Precedes everything the kernel does; pairs with the last load in `nothing_ready`.
         self.launches.begun.fetch_add(1, Ordering::AcqRel);
         Launch(&self.launches)
     }
 
-    /// Whether nothing is ready anywhere. The counters are those of the devices
-    /// only while no kernel runs: as many are over before they are read as have
-    /// begun after.
+    /// Whether nothing is ready anywhere. The host's counters equal the devices' only if no kernel
+    /// runs while they are read: that is, if the number of kernels over, read before the counters,
+    /// equals the number begun, read after them.
     fn nothing_ready(&self) -> bool {
-        // Acquire: pairs with the release at the end of a `Launch`, so that the reports of all
-        // that are over are in the counters. Their looks acquire, and the last one comes after.
+        // Acquire: pairs with the release at the end of a `Launch`, so that the reports of all kernels
+        // that are over are in the counters. The counters are read with acquire, so `begun` is read last.
         let over = self.launches.over.load(Ordering::Acquire);
         nothing_ready(&self.counters) && self.launches.begun.load(Ordering::Acquire) == over
     }
 
     /// A device has brought back its items up to the threshold.
     pub(crate) fn undeferred(&self) {
-        // Release: pairs with the acquires in `check`; the report is taken in before.
+        // Release: pairs with the acquires in `check`; the report has been taken in before.
         self.undeferring.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Looks whether anything is ready anywhere; if not, moves the threshold
-    /// to the next step that has work, or back, or ends the run. Called after every
-    /// kernel that consumes.
+    /// Checks whether anything is ready anywhere. If not, moves the threshold to the
+    /// next step that has work, or back to the first step, or ends the run. Called after
+    /// every kernel that consumes items.
     pub(crate) fn check(&self) {
         // Acquire, here and below: pairs with the release in `undeferred`.
         if self.is_finished() || self.undeferring.load(Ordering::Acquire) > 0 {
@@ -222,20 +223,20 @@ impl Coordinator {
         }
     }
 
-    /// Tells the devices to look at all that they have deferred, up to another threshold.
+    /// Moves the threshold, and tells the devices to bring back their deferred items up to it.
     fn move_threshold(&self) {
-        // The next step that has work; or the first, where all find out what has become urgent.
+        // The next step that has work; or the first one, for items that have become urgent meanwhile.
         let threshold = if self.falls() { self.steps.first() } else { self.next_step() };
         self.threshold.store(threshold, Ordering::Release);
         self.undeferring.store(self.signals.len(), Ordering::Release);
         for signals in &self.signals {
-            // Release: pairs with the worker's acquire; both of the above come before.
+            // Release: pairs with the worker's acquire; publishes both stores above.
             signals.undefer.store(true, Ordering::Release);
             signals.worker.notify();
         }
     }
 
-    /// Whether so much has been done since the threshold was at its first step that it falls back.
+    /// Whether enough has been done since the threshold was at its first step for it to fall back.
     fn falls(&self) -> bool {
         let Some(falls_after) = self.steps.falls_after else { return false };
         let items = |counters: &Counters| counters.get(Counter::WorkItems);
@@ -251,7 +252,7 @@ impl Coordinator {
     /// The end of the lowest step above the threshold that has an item deferred.
     fn next_step(&self) -> u32 {
         let threshold = u64::from(self.threshold());
-        // Relaxed: they came with the reports, which `nothing_ready` has acquired.
+        // Relaxed: stored with the reports, which `nothing_ready` has acquired.
         let lowest = self.signals.iter().map(|own| own.lowest_deferred.load(Ordering::Relaxed));
         let lowest = lowest.filter(|lowest| *lowest > threshold).min();
         let lowest = lowest.and_then(|lowest| u32::try_from(lowest).ok()).unwrap_or(u32::MAX);

@@ -11,7 +11,7 @@ use crate::statistics::{COUNTERS, Counter};
 use crate::status::{self, LOWEST_DEFERRED, READY_NEWS};
 use crate::sync::{Fault, seeded};
 
-/// Items that a block processes together: few enough for the nearest cache.
+/// Items that a block processes together: few enough for the first-level cache.
 const ITEMS_AT_ONCE: usize = 64;
 
 /// One device's worklist as its kernels see it.
@@ -20,11 +20,11 @@ pub(crate) struct DeviceView<'p, 'a, P: Program> {
     pub(crate) here: Here,
     pub(crate) problem: View<'a, P>,
     pub(crate) queues: Vec<QueueView<'a>>,
-    /// Items that there are.
+    /// The number of items of the worklist.
     items: usize,
     pub(crate) status: &'a [AtomicU64],
     pub(crate) report: &'a [AtomicU64],
-    /// Items of a higher priority value are deferred.
+    /// Items whose priority value is higher than this are deferred.
     pub(crate) threshold: u32,
 }
 
@@ -49,7 +49,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         DeviceView { threshold, ..self }
     }
 
-    /// What a block has counted and queued, nothing yet.
+    /// An empty tally, for a block.
     pub(crate) fn tally(&self) -> Tally {
         Tally {
             counts: [0; COUNTERS],
@@ -59,8 +59,8 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         }
     }
 
-    /// Ends a block: tells the device what it counted, then what it queued. Counts may
-    /// follow what is visible already: the host believes them only between kernels.
+    /// Ends a block: adds its entries to the queues and its counts to the status. Counts may lag behind
+    /// what is visible already, since the host trusts them only between kernels.
     pub(crate) fn tell(&self, tally: &Tally) {
         for (queue, items) in self.queues.iter().zip(&tally.queued) {
             queue.add_entries(items);
@@ -71,7 +71,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         }
         for (word, &count) in self.status.iter().zip(&tally.counts) {
             if count > 0 {
-                // Release: pairs with the acquire of whoever publishes it.
+                // Release: pairs with the acquire in `status::publish`.
                 word.fetch_add(count, Ordering::AcqRel);
             }
         }
@@ -82,7 +82,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         }
     }
 
-    /// Ends a kernel: with what it packed, if it packs.
+    /// Ends a kernel; `packed` is how many items it has packed.
     pub(crate) fn publish(&self, packed: usize) {
         let entries = [READY, DEFERRED].map(|queue| self.queues[queue].entries() as u64);
         status::publish(self.status, self.report, packed as u64, entries);
@@ -92,7 +92,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         &self.queues[OUTBOXES..]
     }
 
-    /// The outboxes for a flag: the next device's, the owner's or everybody's.
+    /// The outboxes for a flag: the next device's, the owner's, or those of all other devices.
     pub(crate) fn targets(
         &self,
         item: u32,
@@ -122,7 +122,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         }
     }
 
-    /// Whether there is such an item. GPUs do not look.
+    /// Checks that an item exists. GPUs do not check.
     fn check(&self, item: u32) -> KernelResult {
         let items = self.items;
         match (item as usize) < items {
@@ -146,7 +146,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
             }
             for outbox in self.targets(item, flags)? {
                 let is_new = self.post(outbox, item, tally);
-                // Only the harness's fault leaves remote items to be counted later.
+                // Only the fault that the harness seeds leaves remote items to be counted later.
                 if !seeded(Fault::CountAfterPublish) {
                     tally.count(Counter::Produced, 1);
                     tally.count(Counter::Consumed, u64::from(!is_new));
@@ -172,7 +172,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         tally.count(Counter::Consumed, u64::from(!is_new));
     }
 
-    /// The priority of an item that has to wait.
+    /// The priority of an item, if it is above the threshold, so that the item has to wait.
     pub(crate) fn too_high(&self, item: u32) -> Option<u32> {
         if self.threshold == u32::MAX {
             return None;
@@ -190,8 +190,8 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         *lowest = priority.min(*lowest);
     }
 
-    /// Puts an item into a queue of this device; `false` if it is there already. It gets
-    /// its entry at the block's end.
+    /// Puts an item into a queue of this device; `false` if it is in the queue already. Its entry is added
+    /// at the end of the block.
     #[inline]
     pub(crate) fn queue(&self, queue: usize, item: u32, tally: &mut Tally) -> bool {
         let is_new = self.queues[queue].mark(item);
@@ -201,9 +201,9 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         is_new
     }
 
-    /// Processes a block of items, some at a time. These are taken out of their queues
-    /// first and what they emit is queued last: in between nothing keeps the processor
-    /// from fetching the values of some while it works on others.
+    /// Processes a block of items, some at a time: first takes all of these out of the queues, and queues
+    /// what they emit last. In between, no atomic operation keeps the processor from fetching the values
+    /// of some items while it works on others.
     pub(crate) fn process_items(&self, items: &[u32]) -> KernelResult {
         let (mut tally, mut filtered) = (self.tally(), 0);
         tally.queued[READY].reserve(items.len());
@@ -228,13 +228,13 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         Ok(())
     }
 
-    /// Takes a ready item out of its queue; `false` if it is not there any more.
+    /// Takes a ready item out of its queue; `false` if it is not in the queue any more.
     pub(crate) fn claim(&self, item: u32, tally: &mut Tally) -> bool {
         if !self.queues[READY].claim(item) {
             return false;
         }
-        // Whatever was deferred of this item is processed with it, and before its value
-        // is read. A look first: few are.
+        // If the item is also deferred, it is processed now, so it leaves deferral, before its value is
+        // read. A plain load first: few items are deferred.
         if self.queues[DEFERRED].has(item) && self.queues[DEFERRED].claim(item) {
             tally.count(Counter::DeferredOut, 1);
             tally.count(Counter::Consumed, 1);
@@ -246,7 +246,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         let flags = self.program.on_receive(&self.problem, &self.here, packet);
         let item = self.program.unpack(&self.problem, &self.here, packet);
         self.check(item)?;
-        // Direct: everybody has a copy of its own already.
+        // With direct routing, every device has been sent a copy of its own already.
         let passes = matches!(flags, Flags::Pass)
             || (matches!(flags, Flags::Both) && self.here.next.is_some());
         let keeps = matches!(flags, Flags::Keep | Flags::Both);
@@ -255,7 +255,7 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
         tally.count(Counter::Kept, u64::from(keeps));
         tally.count(Counter::Passed, u64::from(passes));
         tally.count(Counter::Dropped, u64::from(!keeps && !passes));
-        // The packet's own count goes on with one of its successors.
+        // The received item's own count passes to one of its successors.
         let successors = u64::from(keeps) + targets.len() as u64;
         tally.count(Counter::Produced, successors.saturating_sub(1));
         tally.count(Counter::Consumed, u64::from(successors == 0));
@@ -270,14 +270,14 @@ impl<'p, 'a, P: Program> DeviceView<'p, 'a, P> {
     }
 }
 
-/// What a block has counted and queued, told to the device at its end.
+/// What a block has counted and queued; added to the device's status and queues at the block's end.
 pub(crate) struct Tally {
     pub(crate) counts: [u64; COUNTERS],
     /// Items that are new in the queues of ready and of deferred items.
     pub(crate) queued: [Vec<u32>; OUTBOXES],
-    /// Lowest priority of an item deferred.
+    /// The lowest priority of an item that the block has deferred.
     pub(crate) lowest_deferred: Option<u32>,
-    /// Whether there are items for each outbox.
+    /// For each outbox, whether the block has put items into it.
     pub(crate) news: Vec<bool>,
 }
 

@@ -66,8 +66,8 @@ pub enum Error {
         /// What it would need.
         reason: &'static str,
     },
-    /// A run that the host drives stands still: no kernel is under way, and yet there are
-    /// items that nobody processes. A fault of the worklist or of a program's kernels.
+    /// A run that the host drives stands still: no kernel is under way, although there are
+    /// unprocessed items. A fault of the worklist or of a program's kernels.
     #[error(
         "nothing has changed for {patience:?}, at threshold {threshold}, and no kernel is \
          under way{counters}"

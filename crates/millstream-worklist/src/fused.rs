@@ -22,23 +22,23 @@ use crate::{Error, Result};
 
 /// Packets of a peer ring, unless set.
 const SLOTS: usize = 64;
-/// Items of a packet at most: one for each thread of the block that sends it.
+/// The most items of a packet: one for each thread of the block that sends it.
 const MOST_SLOT_ITEMS: usize = 256;
-/// Bytes of a packet at most, which that block has in its shared memory.
+/// The most bytes of a packet, which that block holds in its shared memory.
 const MOST_SLOT_BYTES: usize = 1 << 15;
-/// Packets of a peer ring at most.
+/// The most packets of a peer ring.
 const MOST_SLOTS: usize = 1 << 16;
-/// Words of a device's gang memory, of which `GangWord` of `fused_words.cuh` names the first.
+/// Words of a device's gang memory; `GangWord` of `fused_words.cuh` names the first ones.
 const GANG_WORDS: usize = 16;
 const GANG_THRESHOLD: usize = 1;
-/// Words of a kernel's scratch memory: also a header of four, and three for each of
-/// the pieces that items with many arcs are cut into; `Pieces` of `pieces.cuh`.
+/// Words of a kernel's scratch memory: besides `SCRATCH_WORDS`, a header of four, and three for each
+/// piece of an item with many arcs; `Pieces` of `pieces.cuh`.
 const GANG_SCRATCH_WORDS: usize = SCRATCH_WORDS + 4 + 3 * status::PIECES;
 
 const NO_CUDA: &str = "the program has no CUDA C++";
 
-/// What the kernel takes beside [`Common`]: of all devices the status, the gang's
-/// words, the inboxes and the credits; the host's words; settings.
+/// What the kernel takes beside [`Common`]: the status, the gang's words, the inboxes and the credits of
+/// all devices; the host's words; settings.
 type Signature<P> = (
     Common<P>,
     SharedSet<u64>,
@@ -50,7 +50,7 @@ type Signature<P> = (
 );
 
 millstream_device::cuda_struct! {
-    /// How a gang runs, as kernels take it.
+    /// The settings of a gang, as kernels take them.
     #[derive(Clone, Copy, Debug, Pod, Zeroable)]
     pub(crate) struct GangSettings as "millstream::GangSettings" {
         patience_ns: u64,
@@ -79,9 +79,9 @@ pub(crate) fn obstacle<P: Program>(context: &Context) -> Option<&'static str> {
     obstacles.into_iter().find_map(|(is_there, what)| is_there.then_some(what))
 }
 
-/// Entries of a queue of so many items that should have `entries`: the laps that tell
-/// tickets for the same place apart are as many as fit above an item, and a gang holds
-/// less than 2^19 tickets.
+/// How many entries a queue of `items` items gets that should have at least `entries`: lap numbers, which
+/// tell tickets for the same place apart, have only the bits that an item leaves free, and a gang holds
+/// fewer than 2^19 tickets at once.
 pub(crate) fn entries(entries: usize, items: usize) -> usize {
     let laps = (u32::MAX as usize + 1) / (items + 32).next_power_of_two();
     entries.max((1 << 19) / laps.max(1))
@@ -91,7 +91,7 @@ pub(crate) fn entries(entries: usize, items: usize) -> usize {
 pub(crate) struct FusedGang<P: Program> {
     gang: Gang,
     kernel: Kernel<Signature<P>>,
-    /// Those that a device has at least.
+    /// The fewest blocks that a device runs at once.
     blocks: u32,
 }
 
@@ -103,8 +103,8 @@ impl<P: Program> FusedGang<P> {
         Ok(FusedGang { gang, kernel, blocks })
     }
 
-    /// Why it cannot run with so many outboxes a device: `run` of `fused.cuh` has a block that looks
-    /// after the device, two for each outbox, and at least one that works.
+    /// Why it cannot run with this number of outboxes a device, if it cannot: `run` of `fused.cuh` needs one
+    /// block that looks after the device, two for each outbox, and at least one that works.
     pub(crate) fn obstacle(&self, outboxes: usize) -> Option<&'static str> {
         let is_too_small = (self.blocks as usize) < 2 + 2 * outboxes;
         is_too_small.then_some(
@@ -119,7 +119,7 @@ pub(crate) struct FusedRun<P: Program> {
     pub(crate) context: Context,
     pub(crate) devices: Vec<Arc<WorklistDevice<P>>>,
     pub(crate) is_ring: bool,
-    /// Of each device, which has as many inboxes.
+    /// The number of outboxes of each device, which has as many inboxes.
     pub(crate) outboxes: usize,
     pub(crate) steps: ThresholdSteps,
     pub(crate) patience: Duration,
@@ -129,14 +129,14 @@ pub(crate) struct FusedRun<P: Program> {
 /// How large peer rings are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rings {
-    /// Packets of each, a power of two.
+    /// Packets of a ring, a power of two.
     slots: usize,
     /// Items of a packet.
     slot_items: usize,
 }
 
 impl Rings {
-    /// Rings of `buffers` packets, each of up to `bytes` of items, as far as a block goes.
+    /// Rings of `buffers` packets, each of up to `bytes` of items, within the limits of a block.
     pub(crate) fn new<T>(buffers: Option<usize>, bytes: usize) -> Result<Rings> {
         let item_bytes = size_of::<T>();
         let most = bytes.min(MOST_SLOT_BYTES).checked_div(item_bytes);
@@ -152,15 +152,15 @@ impl Rings {
         Ok(Rings { slots, slot_items })
     }
 
-    /// Words of one: four for each slot, see `SlotWords`, then the payloads. The next one begins
-    /// where any slot may.
+    /// Words of a ring: four for each slot (see `SlotWords`), then the payloads; rounded up, so that the next
+    /// ring is aligned for its slots.
     fn words<P: Program>(self) -> usize {
         let payloads = (self.slots * self.slot_items * size_of::<P::Packet>()).div_ceil(4);
         (4 * self.slots + payloads).next_multiple_of(4)
     }
 }
 
-/// Memory of all devices that their kernels share.
+/// The memory of all devices that their kernels share with each other.
 struct Memory {
     words: Vec<SharedBuffer<u32>>,
     inboxes: Vec<SharedBuffer<u32>>,
@@ -187,9 +187,9 @@ impl<P: Program> FusedRun<P> {
         }
     }
 
-    /// Rings from one device to another, each with a block of its own at both ends:
-    /// one alone does not keep up with what all others emit. By measurement an
-    /// eighth of a device's blocks send, and as many receive.
+    /// How many rings go from one device to another, each with a block of its own at both ends: one block
+    /// could not keep up with what all others emit. As measured to be best, an eighth of a device's blocks
+    /// send, and as many receive.
     fn lanes(&self, blocks: u32) -> usize {
         (blocks as usize / 8 / self.outboxes.max(1)).max(1)
     }
@@ -252,7 +252,7 @@ impl<P: Program> FusedRun<P> {
     fn settings(&self, place: usize, lanes: usize) -> GangSettings {
         let previous = self.devices.iter().position(|device| device.here.next == Some(place));
         let injection = self.context.device_set().injection();
-        // A thread of a GPU sleeps for a millisecond at most.
+        // A GPU thread can sleep for at most a millisecond.
         let delay = |delay: &Duration| delay.as_nanos().min(1_000_000) as u32;
         let delays = injection.delay.as_ref();
         GangSettings {
@@ -306,7 +306,7 @@ impl<P: Program> FusedRun<P> {
                 LinkStatistics::new(member.device.name(), self.devices[to].device.name());
             (link.packets, link.bytes) = (packets, items * size_of::<P::Packet>() as u64);
             link.packets_pushed = packets;
-            // Of one the size is not known, but what it is at most.
+            // The sizes of single packets are not recorded; this is an upper bound.
             let most = self.rings.slot_items * size_of::<P::Packet>();
             link.largest_packet_bytes = link.bytes.min(most as u64);
             links.push(link);
@@ -314,8 +314,8 @@ impl<P: Program> FusedRun<P> {
         Ok(links)
     }
 
-    /// The error of kernels that cannot report any more: with where they stood, as far as they have
-    /// told that.
+    /// The error of kernels that cannot report any more, with the counters that they last told the host,
+    /// if any.
     fn failed(&self, cause: millstream_flow::Error, memory: &Memory) -> Error {
         let has_told = |report: &SharedBuffer<u64>| report.load(Counter::Produced as usize);
         match self.counters(memory) {
@@ -336,7 +336,7 @@ impl<P: Program> FusedRun<P> {
         Ok(text)
     }
 
-    /// The same of what a device does not only count up.
+    /// The same for values of a device that do not only grow.
     fn standing(&self, report: &SharedBuffer<u64>) -> millstream_device::Result<String> {
         let [lowest, ready, deferred] =
             [LOWEST_DEFERRED, READY_ENTRIES, DEFERRED_ENTRIES].map(|word| report.load(word));
@@ -356,7 +356,7 @@ impl<P: Program> FusedRun<P> {
     }
 }
 
-/// Entries of a queue, by its word of a report: more tickets than entries are none.
+/// Entries of a queue, from its word in a report; 0 if there are more tickets than entries.
 fn entries_in(word: u64) -> i32 {
     (word as u32).cast_signed().max(0)
 }
@@ -375,7 +375,7 @@ fn kernel<P: Program>() -> Result<Kernel<Signature<P>>> {
     let Some(cuda) = P::cuda() else {
         return Err(Error::NotFused { reason: NO_CUDA });
     };
-    // SAFETY: what surrounds the callbacks keeps to the signature, and somebody answers for them.
+    // SAFETY: the code around the callbacks keeps to the signature; the program's `Trusted` vouches for them.
     Ok(Gang::kernel("fused", unsafe { Trusted::new(cuda.fused::<P>()) }))
 }
 
@@ -383,7 +383,7 @@ fn kernel<P: Program>() -> Result<Kernel<Signature<P>>> {
 mod tests {
     use super::*;
 
-    /// As `OpenQueue` counts them: what is above the bits of an item plus one.
+    /// As `OpenQueue` counts laps: in the bits above those of an item plus one.
     fn laps(items: usize) -> u64 {
         let words_of_bits = items.div_ceil(32).max(1) as u64 * 32;
         1 << words_of_bits.leading_zeros().saturating_sub(32)

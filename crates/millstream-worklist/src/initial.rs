@@ -5,11 +5,11 @@ use rayon::prelude::*;
 use crate::program::Program;
 use crate::{Error, Result};
 
-/// Items that a thread looks at at least.
+/// The fewest items that a thread checks.
 const PIECE: usize = 1 << 16;
 
-/// Whether all initial items exist, on devices that own them: others have no memory for what an item
-/// stands for.
+/// Checks that all initial items exist, and are given to the devices that own them: other devices may
+/// have no memory for what an item stands for.
 pub(crate) fn check_initial<P: Program>(
     program: &P,
     initial: &[(usize, u32)],

@@ -19,8 +19,8 @@ use crate::status::{self, LOWEST_DEFERRED, OUTBOX_NEWS, READY_NEWS};
 pub(crate) struct Kernels<P: Program> {
     /// Queues items that the host gives.
     pub(crate) insert: Kernel<(Common<P>, Read<u32>, Value<u32>)>,
-    /// Processes up to so many ready items up to the threshold, and splits what
-    /// they emit.
+    /// Processes up to a given number of ready items up to the threshold, and splits
+    /// what they emit.
     pub(crate) process: Kernel<(Common<P>, Value<u32>, Value<u32>)>,
     /// Packs an outbox into a send buffer and counts.
     pub(crate) pack: Kernel<(Common<P>, Value<u32>, Write<P::Packet>)>,
@@ -29,7 +29,7 @@ pub(crate) struct Kernels<P: Program> {
     /// Makes deferred items up to the threshold ready; `process` comes after it on
     /// the same stream and publishes for both.
     pub(crate) undefer: Kernel<(Common<P>, Value<u32>)>,
-    /// Counts items already sent: the harness's fault.
+    /// Counts items that have been sent already: only for the fault that the harness seeds.
     pub(crate) late_count: Kernel<(Common<P>, Value<u32>)>,
 }
 
@@ -53,8 +53,8 @@ macro_rules! kernel {
 }
 
 impl<P: Program> Kernels<P> {
-    /// Of a worklist of so many items. A host device alone raises the threshold by itself, unless it
-    /// may fall.
+    /// For a worklist of `items` items. The kernels of a single host device raise the threshold themselves,
+    /// unless it may fall back.
     pub(crate) fn new(
         program: &Arc<P>,
         (here, items): (Here, usize),
@@ -94,12 +94,12 @@ impl<P: Program> Kernels<P> {
 }
 
 impl<P: Program> Kernels<P> {
-    /// Compiles and loads what queues the initial items.
+    /// Compiles and loads the kernel that queues the initial items.
     pub(crate) fn prepare_insert(&self, device: &Device) -> millstream_device::Result<()> {
         self.insert.prepare(device, 1).map(drop)
     }
 
-    /// Compiles and loads what a run that the host drives launches besides.
+    /// Compiles and loads the other kernels of a run that the host drives.
     pub(crate) fn prepare_host_driven(&self, device: &Device) -> millstream_device::Result<()> {
         self.process.prepare(device, 1)?;
         self.pack.prepare(device, 1)?;
@@ -123,8 +123,8 @@ impl CudaText {
             Some(text) => {
                 let entry: Arc<str> = kernel.name().into();
                 kernel.with_cuda(
-                    // SAFETY: what surrounds the callbacks keeps to the signature, and somebody
-                    // answers for them.
+                    // SAFETY: the code around the callbacks keeps to the signature; the program's
+                    // `Trusted` vouches for them.
                     unsafe {
                         Trusted::new(CudaSource::generated(self.file, entry, Arc::clone(text)))
                     },
@@ -148,9 +148,9 @@ impl<P: Program> DeviceView<'_, '_, P> {
     fn process(self, batch: u32, threshold: u32, delta: Option<u32>) -> KernelResult {
         let mut view = self.with_threshold(threshold);
         let (mut items, mut left) = (Vec::new(), batch as usize);
-        // On and on, without a round trip to the host, unless others are kept waiting.
+        // Goes on without round trips to the host, unless that keeps others waiting.
         loop {
-            // Acquire: pairs with the release in `raise`; the look is after it.
+            // Acquire: pairs with the release in `raise`; the queue is read after it.
             view.status[READY_NEWS].swap(0, Ordering::AcqRel);
             items.clear();
             view.queues[READY].take(left, &mut items);
@@ -175,9 +175,9 @@ impl<P: Program> DeviceView<'_, '_, P> {
         Ok(())
     }
 
-    /// The step of the threshold that has the lowest item deferred; `None` if none is.
+    /// The end of the step with the lowest deferred item; `None` if no item is deferred.
     fn next_threshold(&self, delta: u32) -> Option<u32> {
-        // Relaxed: told at the end of a block, and all blocks are over.
+        // Relaxed: written at the end of a block, and all blocks are over.
         let lowest = u32::try_from(self.status[LOWEST_DEFERRED].load(Ordering::Relaxed)).ok()?;
         (lowest > self.threshold).then(|| step_end(lowest, delta))
     }
@@ -253,5 +253,5 @@ impl<P: Program> DeviceView<'_, '_, P> {
     }
 }
 
-/// Items a block processes at least: each may have many neighbours.
+/// The fewest items that a block processes: each may have many neighbours.
 const ITEMS_IN_BLOCK: usize = 64;

@@ -3,10 +3,10 @@
 //! ring or directly, with soft priorities and exact termination (Ben-Nun et al.,
 //! *Groute*, ACM TOPC 7(3), art. 18, 2020).
 //!
-//! There are two ways to run it. Driven by the host: splitting, packing, filtering
-//! and queueing are kernels on the owning device, the host sees counters and moves
-//! packets; on any devices. Fused \[G §5.2\]: persistent kernels do all of it among
-//! themselves; on GPUs that are peers.
+//! There are two ways to run it. Host-driven, on any devices: splitting, packing,
+//! filtering and queueing are kernels on the owning device; the host reads counters
+//! and moves packets. Fused \[G §5.2\], on GPUs that are peers: persistent kernels do
+//! all of this among themselves.
 //!
 //! A [`Program`] says what happens to an item, and a [`DistributedWorklist`] runs it. Where items are
 //! the vertices of a graph, `VertexProgram` of millstream-traversal leaves less to write.

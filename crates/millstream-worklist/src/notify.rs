@@ -1,4 +1,4 @@
-//! Wakes one waiting task; remembers a call that nobody waited for.
+//! Wakes one waiting task; remembers a call that came before the task waited.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ impl Notify {
     /// Waits for a call of `notify` that no earlier wait has taken.
     pub(crate) async fn notified(&self) {
         poll_fn(|context| {
-            // Registered before the look, so that no call falls in between.
+            // Registered before the flag is read, so that no call is missed in between.
             self.waker.register(context.waker());
             match self.raised.swap(false, Ordering::AcqRel) {
                 true => Poll::Ready(()),

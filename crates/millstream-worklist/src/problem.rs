@@ -1,5 +1,5 @@
-//! What a program keeps on a device \[G §4.6\], named once for the host, for its
-//! twins and for the check of its CUDA C++.
+//! A program's memory on a device \[G §4.6\], declared once for the host, for the
+//! program's twins and for the check of its CUDA C++.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub struct MemberLayout {
 /// A pointer and a length.
 const SPAN: (usize, usize) = (16, 8);
 
-// SAFETY: the argument does.
+// SAFETY: the argument meets the requirements.
 unsafe impl<T: Pod + Send + Sync> Member for Read<T> {
     type Holder = Arc<DeviceBuffer<T>>;
     const LAYOUT: (usize, usize) = SPAN;
@@ -67,7 +67,7 @@ unsafe impl<T: Pod + Send + Sync> Member for Read<T> {
     }
 }
 
-// SAFETY: the argument does.
+// SAFETY: the argument meets the requirements.
 unsafe impl<T: AtomicPod> Member for Shared<T> {
     type Holder = SharedBuffer<T>;
     const LAYOUT: (usize, usize) = SPAN;
@@ -77,7 +77,7 @@ unsafe impl<T: AtomicPod> Member for Shared<T> {
     }
 }
 
-// SAFETY: the argument does.
+// SAFETY: the argument meets the requirements.
 unsafe impl<T: Pod + Send + Sync> Member for Value<T> {
     type Holder = T;
     const LAYOUT: (usize, usize) = (size_of::<T>(), align_of::<T>());
@@ -87,7 +87,7 @@ unsafe impl<T: Pod + Send + Sync> Member for Value<T> {
     }
 }
 
-/// C++ that refuses a class `program` whose `Problem` is laid out otherwise.
+/// C++ that fails to compile for a class `program` whose `Problem` has another layout.
 pub(crate) fn layout_checks<P: Problem>(program: &str) -> String {
     let mut end = 0;
     let field = |&MemberLayout { name, size, alignment }| {
@@ -173,7 +173,7 @@ macro_rules! problem {
             }
         }
 
-        // SAFETY: each member does, in its place.
+        // SAFETY: each member meets the requirements, in its place.
         unsafe impl$(<$($generic: $bound),+>)? $crate::internals::Parameter
             for $Problem$(<$($generic),+>)?
         {
@@ -200,7 +200,7 @@ macro_rules! problem {
             }
         }
 
-        // SAFETY: each member does.
+        // SAFETY: each member meets the requirements.
         unsafe impl$(<$($generic: $bound),+>)? $crate::Problem for $Problem$(<$($generic),+>)? {
             const MEMBERS: &'static [$crate::internals::MemberLayout] = &[
                 $($crate::internals::MemberLayout {

@@ -36,7 +36,7 @@ pub enum Routing {
 }
 
 impl Routing {
-    /// What it has become.
+    /// The routing that a run uses.
     pub(crate) fn settled(is_ring: bool) -> Routing {
         if is_ring { Routing::Ring } else { Routing::Direct }
     }

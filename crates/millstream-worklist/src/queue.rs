@@ -1,9 +1,9 @@
-//! Queues of work-items whose truth is a bit for each item \[G §4.3\].
+//! Queues of work-items in which a bit for each item says whether it is queued \[G §4.3\].
 //!
 //! An item is a number below `items`. Its bit says that it is queued; the ring
-//! of entries beside the bits only says where to look. When the ring is full the
-//! bit stays and a count asks the consumer to sweep the bits: a queue of any
-//! capacity loses nothing. `README.md` beside this file has the races.
+//! of entries beside the bits only says where to look. If the ring is full, the
+//! bit stays set, and a count asks the consumer to sweep the bits: a queue of any
+//! capacity loses nothing. `README.md` beside this file explains the races.
 
 use crate::sync::{AtomicU32, Fault, Ordering, seeded};
 
@@ -13,7 +13,7 @@ const HEAD: usize = 0;
 const TAIL: usize = 1;
 /// How often a bit was set without room for an entry; wraps around.
 const OVERFLOWED: usize = 2;
-/// How far the bits have been swept: [`OVERFLOWED`] before the last whole sweep;
+/// The value that [`OVERFLOWED`] had before the last complete sweep of the bits;
 /// changed by the consumer only.
 const SWEPT: usize = 3;
 
@@ -28,9 +28,9 @@ pub(crate) fn bit_words(items: usize) -> usize {
 /// A queue as a kernel sees it: any number of producers, one consumer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueView<'a> {
-    /// Bit `item % 32` of word `item / 32`: the item is queued.
+    /// Bit `item % 32` of word `item / 32` is set if the item is queued.
     pub(crate) bits: &'a [AtomicU32],
-    /// A ring of items plus one; 0 is an entry reserved and not written yet.
+    /// A ring whose entries are items plus one; 0 is an entry that is empty or not written yet.
     pub(crate) ring: &'a [AtomicU32],
     pub(crate) control: &'a [AtomicU32],
 }
@@ -47,11 +47,11 @@ impl QueueView<'_> {
         is_new
     }
 
-    /// The first half of [`push`](QueueView::push): sets the bit. If that is news, the
-    /// item needs an entry, which may come later, with others'.
+    /// The first half of [`push`](QueueView::push): sets the bit. If it was clear, the item
+    /// needs an entry, which may be added later, together with others.
     #[inline]
     pub(crate) fn mark(&self, item: u32) -> bool {
-        // Release: the value is before the bit; pairs with `claim`.
+        // Release: the value is written before the bit; pairs with `claim`.
         let before = self.word(item).fetch_or(mask(item), Ordering::Release);
         before & mask(item) == 0
     }
@@ -60,25 +60,25 @@ impl QueueView<'_> {
     /// must be read. `false` if the entry is stale.
     #[inline]
     pub(crate) fn claim(&self, item: u32) -> bool {
-        // Acquire: pairs with the release of whoever set the bit; a value
-        // written later sets the bit again.
+        // Acquire: pairs with the release that set the bit; whoever writes a value
+        // later sets the bit again.
         self.word(item).fetch_and(!mask(item), Ordering::Acquire) & mask(item) != 0
     }
 
-    /// Whether an item is queued, when nothing must be ordered by the answer.
+    /// Whether an item is queued; relaxed, so the answer orders nothing.
     #[inline]
     pub(crate) fn has(&self, item: u32) -> bool {
         self.word(item).load(Ordering::Relaxed) & mask(item) != 0
     }
 
-    /// Entries, about as many as they are.
+    /// The approximate number of entries.
     pub(crate) fn entries(&self) -> u32 {
         let tail = self.control[TAIL].load(Ordering::Relaxed);
         tail.wrapping_sub(self.control[HEAD].load(Ordering::Relaxed))
     }
 
-    /// Collects up to `most` entries, stale ones included: their bits are not
-    /// touched. Says whether there may be more. Consumer only.
+    /// Collects up to `most` entries, including stale ones, without touching their
+    /// bits. Says whether there may be more. Consumer only.
     pub(crate) fn take(&self, most: usize, taken: &mut Vec<u32>) -> bool {
         let first = self.control[HEAD].load(Ordering::Relaxed);
         let mut head = first;
@@ -112,8 +112,8 @@ impl QueueView<'_> {
 
     /// Collects items that have a bit and perhaps no entry.
     fn sweep(&self, most: usize, taken: &mut Vec<u32>) {
-        // Before the bits: a producer sets its bit, then counts. Acquire pairs with
-        // its release: its bit is visible to the sweep below.
+        // Read before the bits: a producer sets its bit, then counts. Acquire pairs with
+        // the producer's release, so its bit is visible to the sweep below.
         let mut overflowed = self.control[OVERFLOWED].load(Ordering::Acquire);
         if overflowed == self.control[SWEPT].load(Ordering::Relaxed) {
             return;
@@ -134,14 +134,14 @@ impl QueueView<'_> {
         self.control[SWEPT].store(overflowed, Ordering::Relaxed);
     }
 
-    /// Adds entries of items whose bits are set, as far as there is room.
+    /// Adds entries for items whose bits are set, as far as there is room.
     pub(crate) fn add_entries(&self, items: &[u32]) {
         let capacity = self.ring.len() as u32;
         let mut tail = self.control[TAIL].load(Ordering::Relaxed);
         let count = loop {
             // Acquire: pairs with the consumer's release of the head.
             let head = self.control[HEAD].load(Ordering::Acquire);
-            // None if the tail read is old, and behind the head.
+            // 0 if the tail that was read is so old that it is behind the head.
             let room = capacity.saturating_sub(tail.wrapping_sub(head));
             let count = items.len().min(room as usize);
             if count == 0 {
@@ -164,15 +164,15 @@ impl QueueView<'_> {
             self.ring[place].store(item + 1, Ordering::Release);
         }
         if count < items.len() {
-            // Release: the bits are set before the count.
+            // Release: the bits are set before the count is raised.
             self.control[OVERFLOWED].fetch_add(1, Ordering::Release);
         }
     }
 
-    /// Where the entry of a position lies.
+    /// The index in the ring of the entry at a position.
     #[inline]
     fn place(&self, position: u32) -> usize {
-        // As many as a power of two, so that positions may wrap.
+        // The ring's length is a power of two, so positions may wrap around at 2^32.
         position as usize & (self.ring.len() - 1)
     }
 

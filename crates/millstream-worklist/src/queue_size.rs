@@ -1,33 +1,34 @@
 //! How many entries queues have.
 
-/// Entries of a queue at most: the largest power of two that 32 bits count.
+/// The most entries of a queue: the largest power of two that 32 bits can count.
 const MOST_ENTRIES: usize = 1 << 31;
 
-/// Entries that GPUs have beside those of items: one for each thread.
+/// Entries that queues on GPUs have beyond those for items: one for each thread.
 pub(crate) const SPARE_ENTRIES: usize = 1 << 19;
 
 /// How large the queues of a device are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueSize {
-    /// Items that there are.
+    /// The number of items of the worklist.
     pub(crate) items: usize,
-    /// Those that one queue may hold at once.
+    /// The most items that a queue may hold at once.
     pub(crate) most: usize,
-    /// Entries of each, to be rounded up to a power of two that can be indexed.
+    /// Entries of each queue, to be rounded up to a power of two that can be indexed.
     pub(crate) entries: usize,
 }
 
-/// Items of a fused run at most, so that its queues may have an entry for each.
+/// The most items of a fused run: its queues can have an entry for each.
 pub(crate) const MOST_FUSED_ITEMS: usize = MOST_ENTRIES - SPARE_ENTRIES;
 
-/// Entries that a queue of the fused worker needs for `most` of the items at once: with a
-/// threshold, what is deferred again leaves the entry behind that it had.
+/// Entries that a queue of the fused worker needs for `most` of the items at once. With a threshold,
+/// an item that is deferred again leaves its old entry behind.
 pub(crate) fn fused_entries(items: usize, most: usize, delta: Option<u32>) -> usize {
     let left = if delta.is_some() { most } else { 0 };
     items.min(most + left)
 }
 
-/// Entries of a queue that should have so many. A queue of fewer than its items is swept.
+/// The entries that a queue gets that should have at least `least`. A queue with fewer entries than items
+/// may be swept.
 pub(crate) fn ring_entries(least: usize) -> usize {
     least.clamp(1, MOST_ENTRIES).next_power_of_two()
 }

@@ -1,5 +1,5 @@
-//! The rounds of one device: each a launch of `process`, the next of which is launched before the host
-//! has heard of the one before, where that is worth it.
+//! The rounds of one device. Each is a launch of `process`; where it is worth it, the next round is
+//! launched before the host has heard of the previous one.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,10 +15,10 @@ use crate::coordinator::Launch;
 use crate::program::Program;
 use crate::solver::{ReadyNews, Solver, Task};
 
-/// Threads to process with, at least: a few for each multiprocessor of a GPU.
+/// The fewest threads to process with, unless a batch is smaller: some for each multiprocessor of a GPU.
 const HUB_THREADS: usize = 1 << 15;
 
-/// Rounds that a GPU has at a time, at most.
+/// The most rounds that a GPU has under way at a time.
 const MOST_ROUNDS: usize = 2;
 
 /// A launch of `process` that the host has not heard of.
@@ -29,11 +29,11 @@ struct Round<'a> {
     undefers: bool,
 }
 
-/// What a device that has rounds hears of next.
+/// What the task that launches a device's rounds hears next.
 enum Heard {
-    /// The first of them is over.
+    /// The first round is over.
     Over,
-    /// Somebody has items for it, or the run is over.
+    /// There are items for the device, or the run is over.
     Signal,
 }
 
@@ -44,14 +44,14 @@ impl<P: Program> Solver<P> {
         let (mut rounds, mut launched) = (VecDeque::new(), 0);
         let (mut wanted, mut is_signalled) = (0, false);
         loop {
-            // What is launched when the run is over already does nothing, and is waited for.
+            // Rounds launched just before the run was over do nothing; wait for them, and end.
             let (most, is_finished) = (self.most_rounds(), self.coordinator.is_finished());
             if is_finished && rounds.is_empty() {
                 return Ok(());
             }
             while !is_finished && rounds.len() < most && (is_signalled || rounds.len() < wanted) {
                 is_signalled = false;
-                // The last round with this report has been heard of.
+                // The last round that used this report has been heard of.
                 rounds.push_back(self.round(&task, &reports[launched % MOST_ROUNDS])?);
                 launched += 1;
             }
@@ -70,8 +70,8 @@ impl<P: Program> Solver<P> {
     fn round<'a>(&'a self, task: &Task, report: &'a SharedBuffer<u64>) -> Result<Round<'a>> {
         let kernels = &self.device.kernels;
         let launch = self.coordinator.launch();
-        // Acquire: pairs with the release in `move_threshold`. So the threshold is read after:
-        // an older one would bring nothing back.
+        // Acquire: pairs with the release in `move_threshold`, so the threshold read next is the new one:
+        // with an older one nothing would be brought back.
         let undefers = self.signals().undefer.swap(false, Ordering::AcqRel);
         let threshold = self.coordinator.threshold();
         let signals = self.signals();
@@ -104,7 +104,7 @@ impl<P: Program> Solver<P> {
         .map_err(Into::into)
     }
 
-    /// Takes in what a round has come to. How many rounds there should be now.
+    /// Takes in the report of a round. Returns how many rounds should be under way now.
     fn end(&self, round: Round<'_>) -> Result<usize> {
         let Round { launch, report, undefers, .. } = round;
         let ReadyNews(is_ready) = self.take_in(report, launch)?;
@@ -114,33 +114,34 @@ impl<P: Program> Solver<P> {
         self.coordinator.check();
         let is_thin = wanted_threads(hint(&self.signals().ready_entries)) <= HUB_THREADS;
         Ok(match is_ready {
-            // The next round, and one ahead: a round of few items takes less time than the host
-            // takes to hear of it and to launch another.
+            // The next round and one ahead: a round of few items takes less time than the host needs to
+            // hear of it and to launch another.
             true if is_thin => MOST_ROUNDS,
             true => 1,
             false => 0,
         })
     }
 
-    /// Twins go on by themselves from round to round.
+    /// One for host devices: their twins go on from round to round by themselves.
     fn most_rounds(&self) -> usize {
         if self.device.device.is_gpu() { MOST_ROUNDS } else { 1 }
     }
 
-    /// As many as are wanted, but any number will do, and a single item may be a hub with arcs for many.
+    /// The number of threads wanted for `entries`, within limits: any number is correct, and even a single
+    /// item may be a hub with arcs for many threads.
     fn threads(&self, entries: usize) -> usize {
         let most = self.batch as usize;
         wanted_threads(entries).clamp(HUB_THREADS.min(most), most)
     }
 }
 
-/// A quarter of a warp for an item that is queued: items spread over the device, and have several
+/// A quarter of a warp for each queued item: this spreads items over the device, and they have several
 /// arcs each.
 fn wanted_threads(entries: usize) -> usize {
     entries.saturating_mul(8)
 }
 
-/// About how many entries there are: what the host knows may be old.
+/// About how many entries there are: the host's number may be out of date.
 fn hint(entries: &AtomicU64) -> usize {
     // Relaxed: a hint.
     entries.load(Ordering::Relaxed) as usize

@@ -22,9 +22,9 @@ use crate::status::{
 use crate::sync::{Fault, seeded};
 use crate::worklist::{Ends, WorklistDevice};
 
-/// Drives one device: a worker, a receiver for each input, a sender for each
-/// outbox \[G Fig. 9\], as tasks that wait for each other's signals. Whoever polls them leaves launches to
-/// the thread of the GPU.
+/// Drives one device: a worker, a receiver for each input and a sender for each outbox \[G Fig. 9\], as
+/// tasks that wait for each other's signals. The thread that polls them leaves launches to the GPU's
+/// thread.
 pub(crate) struct Solver<P: Program> {
     pub(crate) device: Arc<WorklistDevice<P>>,
     pub(crate) host: Device,
@@ -34,19 +34,19 @@ pub(crate) struct Solver<P: Program> {
     pub(crate) batch: u32,
 }
 
-/// What the kernels of one task have to themselves: a stream, and words on the
-/// device.
+/// What the kernels of one task share with no other task: a stream, and words on
+/// the device.
 pub(crate) struct Task {
     pub(crate) stream: Stream,
     scratch: SharedBuffer<u64>,
 }
 
-/// Whether a report says that there are ready items. A round that comes behind the kernel finds them.
+/// Whether a report says that there are ready items. Any round after the kernel finds them.
 #[must_use]
 pub(crate) struct ReadyNews(pub(crate) bool);
 
 impl<P: Program> Solver<P> {
-    /// Queues the initial items and waits for that.
+    /// Queues the initial items, and waits until they are queued.
     pub(crate) async fn insert(&self, items: Vec<u32>) -> Result<()> {
         let (task, report) = (self.task(StreamKind::Compute, SCRATCH_WORDS)?, self.report()?);
         let buffer = task.stream.uploaded(items)?;
@@ -56,8 +56,8 @@ impl<P: Program> Solver<P> {
         self.over(task.stream.completed()?, &report, launch).await
     }
 
-    /// Adds this device's tasks to the graph: of several GPUs, whose rounds are too short for one thread
-    /// to poll the tasks of all, on a thread of the device's own.
+    /// Adds this device's tasks to the graph. Each of several GPUs gets a thread of its own for them, since
+    /// rounds are too short for one thread to poll the tasks of all.
     pub(crate) fn spawn(self: &Arc<Self>, graph: &Graph, ends: Ends<P::Packet>) -> Result<()> {
         let tasks = self.tasks(ends)?;
         if self.device.device.is_gpu() && self.device.here.devices > 1 {
@@ -106,8 +106,8 @@ impl<P: Program> Solver<P> {
         Ok(())
     }
 
-    /// Packs and sends what is in an outbox until the run is over. A link
-    /// without credit holds up this task alone: items stay in the outbox and
+    /// Packs and sends the items of an outbox until the run is over. A link
+    /// without credit holds up only this task: items stay in the outbox, and
     /// later ones merge with them.
     async fn send(&self, outbox: usize, mut output: Sender<P::Packet>, task: Task) -> Result<()> {
         let report = self.report()?;
@@ -139,7 +139,7 @@ impl<P: Program> Solver<P> {
         }
     }
 
-    /// Waits for a task's kernel, takes its report in, and wakes whom its news concerns.
+    /// Waits for a task's kernel, takes in its report, and wakes the tasks that its news concerns.
     async fn over(
         &self,
         over: Completion,
@@ -183,7 +183,7 @@ impl<P: Program> Solver<P> {
                 signal.notify();
             }
         }
-        // Only now may the coordinator believe the counters.
+        // Last: from now on the coordinator may trust the counters.
         drop(launch);
         Ok(ReadyNews(word(READY_NEWS) != 0))
     }
@@ -198,7 +198,7 @@ impl<P: Program> Solver<P> {
         Ok(Task { stream: device.stream_of(kind)?, scratch })
     }
 
-    /// Where kernels that follow each other say what they have come to.
+    /// A report for kernels that run one after the other.
     pub(crate) fn report(&self) -> Result<SharedBuffer<u64>> {
         Ok(self.host.shared(self.device.status.len())?)
     }

@@ -7,7 +7,7 @@ use millstream_flow::LinkStatistics;
 use crate::program::{Routing, Worker};
 use crate::termination::WorkCounters;
 
-/// Counters of a device that only grow, by their place.
+/// The counters of a device, by place in its status; they only grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
     Produced,
@@ -121,8 +121,8 @@ impl WorklistStatistics {
     }
 }
 
-/// What the host knows of one device's counters: as they were after the last
-/// kernels whose reports it has read.
+/// One device's counters as the host knows them: as they were after the last kernels
+/// whose reports it has read.
 #[derive(Debug, Default)]
 pub(crate) struct Counters([AtomicU64; COUNTERS]);
 
@@ -141,9 +141,9 @@ impl Counters {
         }
     }
 
-    /// The sum of all: grows with each.
+    /// The sum of all counters: grows whenever one of them does.
     pub(crate) fn total(&self) -> u64 {
-        // Relaxed: a look from beside.
+        // Relaxed: only compared with itself, to see whether anything has changed.
         self.0.iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
     }
 

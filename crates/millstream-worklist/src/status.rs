@@ -1,19 +1,19 @@
 //! What a device tells its host, word by word.
 //!
-//! The status lies in the device's memory and is changed by all of its kernels.
-//! The end of each kernel copies it into a report of the task that launched it,
-//! in host memory, which the host reads when the kernel is over. News is taken
-//! down as it is copied, so that one task hears of it.
+//! The status lies in the device's memory, and all kernels of the device change it.
+//! At its end, each kernel copies the status into a report in host memory, which
+//! belongs to the task that launched the kernel and is read when the kernel is over.
+//! News is taken down as it is copied, so that only one task hears of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{DEFERRED, OUTBOXES, READY};
 use crate::statistics::COUNTERS;
 
-/// The lowest priority that was deferred at the present threshold; a word up to the
-/// threshold is from before it rose.
+/// The lowest priority that was deferred at the present threshold. A value not above the
+/// threshold dates from before the threshold rose, and has no meaning.
 pub(crate) const LOWEST_DEFERRED: usize = COUNTERS;
-/// The first fault of a kernel: what, and the item in the lower half.
+/// The first fault of a kernel: its kind in the upper half, the item in the lower half.
 pub(crate) const FAULT: usize = COUNTERS + 1;
 /// In a report only: how many items the kernel packed.
 pub(crate) const PACKED: usize = COUNTERS + 2;
@@ -26,30 +26,30 @@ pub(crate) const READY_NEWS: usize = COUNTERS + 5;
 /// News, from here on: items are in this outbox.
 pub(crate) const OUTBOX_NEWS: usize = COUNTERS + 6;
 
-/// A fault: an item is passed on, but there is one device only.
+/// A fault: an item is passed on, but there is only one device.
 pub(crate) const PASSED_ALONE: u64 = 1;
-/// A fault: an item is passed on, but its owner is here, or nobody.
+/// A fault: an item is passed on, but it has no owner, or this device owns it.
 pub(crate) const PASSED_TO_NOBODY: u64 = 2;
 
 /// A fault of the fused worker: queue `item` has no room.
 const QUEUE_FULL: u64 = 3;
-/// A fault of the fused worker: nothing has changed for long.
+/// A fault of the fused worker: nothing has changed for the patience.
 const STALLED: u64 = 4;
-/// A fault of the fused worker: too few blocks run at once, `item` of them.
+/// A fault of the fused worker: only `item` blocks run at once, which is too few.
 const TOO_FEW_BLOCKS: u64 = 5;
 
-/// Words of a device with so many outboxes.
+/// Words of the status of a device with `outboxes` outboxes.
 pub(crate) const fn words(outboxes: usize) -> usize {
     outbox_traffic(outboxes, outboxes)
 }
 
-/// Of the fused worker: the packets sent from an outbox, and after them the items.
+/// For the fused worker: the word with the packets sent from an outbox; the items sent follow it.
 pub(crate) const fn outbox_traffic(outboxes: usize, outbox: usize) -> usize {
     OUTBOX_NEWS + outboxes + 2 * outbox
 }
 
-/// Of a report of the fused worker, behind its status (`Standing` of `fused_words.cuh`): the
-/// threshold, then for each outbox its entries, and packets sent from it and taken.
+/// For the fused worker's report, which goes on after the status (`Standing` of `fused_words.cuh`) with
+/// the threshold: the first word of an outbox, which is its entries; then come packets sent and taken.
 pub(crate) const fn outbox_standing(outboxes: usize, outbox: usize) -> usize {
     words(outboxes) + 1 + 3 * outbox
 }
@@ -57,7 +57,7 @@ pub(crate) const fn outbox_standing(outboxes: usize, outbox: usize) -> usize {
 /// Pieces of long rows that a GPU has room for.
 pub(crate) const PIECES: usize = 1 << 18;
 
-/// The fault in its word, in words, of a device whose queues have so many entries.
+/// The text of the fault in a status word, for a device whose queues have `entries` entries.
 pub(crate) fn fault_text(word: u64, entries: usize) -> Option<String> {
     let item = word as u32;
     match word >> 32 {
@@ -80,7 +80,7 @@ pub(crate) fn fault_text(word: u64, entries: usize) -> Option<String> {
     }
 }
 
-/// The queue that a kernel calls so.
+/// The name of the queue with this number in kernels.
 fn queue_name(queue: u32) -> String {
     match queue as usize {
         READY => "the queue of ready items".to_string(),
@@ -96,15 +96,15 @@ pub(crate) fn lower(word: &AtomicU64, priority: u64, threshold: u64) {
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
 }
 
-/// Raises news. Not by a store: whoever takes it down is to find the items of all who have raised it,
-/// and a store would hide those before.
+/// Raises news. Not by a store: whoever takes the news down must see the items of all who have raised it,
+/// and a store would break the release sequence of those before.
 pub(crate) fn raise(word: &AtomicU64) {
     // Release: pairs with the swap of whoever takes it down.
     word.fetch_or(1, Ordering::Release);
 }
 
-/// Copies the status into a report, and takes news down. `entries`: of the queue
-/// of ready items, and of deferred ones.
+/// Copies the status into a report, and takes news down. `entries` are those of the
+/// queues of ready and of deferred items.
 pub(crate) fn publish(status: &[AtomicU64], report: &[AtomicU64], packed: u64, entries: [u64; 2]) {
     for (place, (from, to)) in status.iter().zip(report).enumerate() {
         let word = match place {

@@ -89,7 +89,7 @@ impl<P: Program> Steps<P> {
         }
         check_number("device", here.devices.saturating_sub(1), MOST_DEVICES)?;
         check_items(items)?;
-        // Steps are the caller's.
+        // The caller passes the threshold to each step.
         let ways = (outboxes(&here), ThresholdSteps::default());
         let size = QueueSize { items, most: items, entries: items };
         let device = WorklistDevice::new(device, &program, problem, here, ways, size)?;
@@ -169,7 +169,7 @@ impl<P: Program> Steps<P> {
     pub async fn pack(&self, outbox: u32, most: usize) -> Result<Vec<P::Packet>> {
         check_number("outbox", outbox as usize, outboxes(&self.device.here))?;
         let mut packets = self.device.device.buffer(most)?;
-        // Its own: kernels of other calls write theirs.
+        // A report of this call's own: concurrent calls write to the shared one.
         let report = self.host.shared(self.report.len())?;
         let common = CommonArgument { report: &report, ..self.common() };
         let arguments = (common, outbox, &mut packets);
@@ -236,7 +236,7 @@ impl<P: Program> Steps<P> {
     }
 }
 
-/// To the next device of a ring, or to each other device.
+/// The number of outboxes: one to the next device of a ring, or one to each other device.
 fn outboxes(here: &Here) -> usize {
     here.next.map_or(here.devices - 1, |_| 1)
 }

@@ -1,4 +1,4 @@
-//! The one place atomics come from, so that the protocol cores run unchanged
+//! The only source of atomics, so that the cores of the protocols run unchanged
 //! under a model checker.
 
 pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,15 +6,15 @@ pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 /// Faults that models and test harnesses seed to show that they are caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The consumer reads how often the ring was full after it has swept.
+    /// The consumer reads the overflow count only after it has swept.
     CountAfterSweep,
-    /// Items are counted after others can see them.
+    /// Items are counted only after others can see them.
     CountAfterPublish,
-    /// The checker reads what was produced before what was consumed.
+    /// The checker reads the produced counters before the consumed ones.
     WrongReadingOrder,
 }
 
-/// Whether `fault` is seeded: never, but for the harness that looks for
+/// Whether `fault` is seeded: never, except by the harness that looks for
 /// [`Fault::CountAfterPublish`] in whole runs.
 #[inline(always)]
 #[cfg(not(feature = "seeded-faults"))]

@@ -1,15 +1,15 @@
 //! Counting work-items and detecting the end \[G §4.3\].
 //!
 //! Each device has counters that only grow. *Produced* is raised before the
-//! release that makes an item visible, *consumed* after the produced of the
-//! item's children. Deferring an item counts as consuming it and bringing it
-//! back as producing it, in counters of their own, so that the checker can tell
-//! "nothing is ready" from "nothing is left".
+//! release that makes an item visible; *consumed* is raised after *produced* has
+//! been raised for the item's children. Deferring an item counts as consuming it,
+//! and bringing it back as producing it, in separate counters, so that the checker
+//! can tell "nothing is ready" from "nothing is left".
 
 use crate::sync::{Fault, seeded};
 
-/// The monotone counters of one device, as the checker reads them: each read
-/// acquires.
+/// The monotone counters of one device, as the checker reads them: with acquire
+/// loads.
 pub(crate) trait WorkCounters {
     /// Items consumed, and items deferred.
     fn consumed(&self) -> u64;
@@ -19,11 +19,11 @@ pub(crate) trait WorkCounters {
 
 /// Whether no item is ready, in a queue, in a packet or being processed.
 ///
-/// All consumed is read before all produced. Both only grow, so equal sums mean
-/// that at the moment between the two readings every item produced was consumed;
-/// and an item that is not produced then could only come from one that is being
-/// processed, which is not consumed. The other order can be fooled: an item read
-/// as not yet produced may be consumed before that is read.
+/// All consumed counters are read before all produced ones. Both only grow, so equal
+/// sums mean that at some moment between the two readings every item produced was
+/// consumed. No further item can appear: it would come from an item being processed,
+/// which would be produced but not consumed. The other order fails: an item produced
+/// after the produced counters were read may be consumed before the consumed ones are.
 pub(crate) fn nothing_ready<C: WorkCounters>(devices: &[C]) -> bool {
     if seeded(Fault::WrongReadingOrder) {
         let produced: u64 = devices.iter().map(WorkCounters::produced).sum();

@@ -1,6 +1,6 @@
-//! Sees that a run which the host drives goes on: if nothing is under way and yet items
-//! are not accounted for, nobody would wake anybody any more. A run that nobody polls may have been
-//! woken, and does not count as standing still.
+//! Detects a host-driven run that stands still: if nothing is under way although items are
+//! unaccounted for, no task would ever wake another. A run that is not polled may have been
+//! woken already, so it does not count as standing still.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// Watches a run until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// Never sent to: its end wakes the thread.
+    /// Never used to send: dropping it wakes the thread.
     _run: Sender<()>,
 }
 
@@ -29,7 +29,7 @@ impl Watch {
     pub(crate) fn start(coordinator: &Arc<Coordinator>, patience: Duration) -> Result<Watch> {
         let (run, ended) = mpsc::channel::<()>();
         let coordinator = Arc::clone(coordinator);
-        // A process that was stopped for long has one look to get going again.
+        // Half: a process that was suspended for long has one more check's time to get going again.
         let pause = patience / 2;
         let watch = move || {
             let (mut known, mut looks, mut answers) = (None, 0, coordinator.answers());
@@ -56,7 +56,7 @@ impl Watch {
     }
 }
 
-/// The error of a run that stands still: where every counter stands.
+/// The error of a run that stands still, with the value of every counter.
 pub(crate) fn stalled(coordinator: &Coordinator, devices: &[Device], patience: Duration) -> Error {
     let known = coordinator.counters.iter().zip(&coordinator.signals);
     let text = |(device, (known, signals)): (&Device, (&Counters, &Signals))| {
@@ -70,7 +70,7 @@ pub(crate) fn stalled(coordinator: &Coordinator, devices: &[Device], patience: D
     Error::Stalled { patience, threshold: coordinator.threshold(), counters }
 }
 
-/// Where the counters of a device stand, to go on in an error.
+/// The values of a device's counters, as the continuation of an error's text.
 pub(crate) fn counters_text(device: &Device, known: &Counters) -> String {
     let DeviceStatistics { work_items, sent, received, kept, passed, dropped, filtered, .. } =
         known.statistics();
@@ -95,7 +95,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_millis(20);
 
-    /// A run of one device that has produced so many items and consumed one less.
+    /// A run of one device that has produced `produced` items and consumed one less.
     fn run(produced: u64) -> Arc<Coordinator> {
         let coordinator = Arc::new(Coordinator::new(1, 0, ThresholdSteps::default()));
         report(&coordinator, produced);
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_run_whose_counters_grow_goes_on() {
         let coordinator = run(7);
-        // Looks are an hour apart: none falls behind these reports.
+        // Checks are an hour apart: none comes after these reports.
         let _watch = Watch::start(&coordinator, Duration::from_secs(7200)).unwrap();
         let before = coordinator.standstill();
         report(&coordinator, 8);

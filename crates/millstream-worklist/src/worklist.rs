@@ -1,4 +1,4 @@
-//! The distributed worklist: what is set, and a run from beginning to end
+//! The distributed worklist: its settings, and a run from beginning to end
 //! \[G §4.3\].
 
 use std::sync::Arc;
@@ -203,7 +203,7 @@ impl<P: Program> DistributedWorklist<P> {
     /// up, such as residuals: what was deferred may have become urgent since.
     #[must_use]
     pub fn falls_after(self, items: u64) -> DistributedWorklist<P> {
-        // One at least: else the threshold would be there for ever.
+        // At least 1: otherwise the threshold would never leave its first step.
         DistributedWorklist { falls_after: Some(items.max(1)), ..self }
     }
 
@@ -247,7 +247,7 @@ impl<P: Program> DistributedWorklist<P> {
     ///
     /// # Cancel safety
     /// Dropping the future stops all devices; the problems are then in an intermediate state, as
-    /// after an error. Devices may still get to what was submitted. So until
+    /// after an error. Devices may still execute work that was submitted before. So until
     /// [`DeviceSet::quiesce`](millstream_device::DeviceSet::quiesce) has returned, copies of the
     /// problems' buffers may be refused as a hazard.
     ///
@@ -285,7 +285,7 @@ impl<P: Program> DistributedWorklist<P> {
     /// Runs the solvers' tasks to their end, or until nothing changes any more.
     async fn drive(&self, graph: Graph, coordinator: &Arc<Coordinator>) -> Result<()> {
         let set = self.context.device_set();
-        // A simulation finds out at once when nothing can go on.
+        // A simulation detects by itself, at once, that nothing can go on.
         let watch = match set.simulation() {
             None => Some(Watch::start(coordinator, self.patience)?),
             Some(_) => None,
@@ -306,7 +306,7 @@ impl<P: Program> DistributedWorklist<P> {
         }
     }
 
-    /// One for each device, with its initial items queued.
+    /// A solver for each device, with its initial items queued.
     async fn solvers(
         &self,
         devices: &[Arc<WorklistDevice<P>>],
@@ -388,7 +388,7 @@ impl<P: Program> DistributedWorklist<P> {
             .collect()
     }
 
-    /// Items in a queue at once.
+    /// The most items in a queue at once.
     fn most_queued(&self, is_ring: bool) -> usize {
         let items = self.items;
         // The outbox of a ring takes items of all other devices.
@@ -402,20 +402,20 @@ impl<P: Program> DistributedWorklist<P> {
         packets::packet_bytes(self.packet_bytes, bytes, most, host_links)
     }
 
-    /// Of a device in its place.
+    /// The size of the queues of a device at its place.
     fn queue_size(&self, here: &Here, is_fused: bool, device: &Device) -> QueueSize {
         let (items, is_ring) = (self.items, here.next.is_some());
         let most = self.most_queued(is_ring);
         let share = items / here.devices;
-        // Room for all threads of a GPU at once saves them a look each, and a fused run its sweeps
-        // of small queues.
+        // With spare room for all threads of a GPU at once, none need check for room, and a fused run need
+        // not sweep small queues.
         let spare = if device.is_gpu() { SPARE_ENTRIES } else { 0 };
         let least = match device.is_gpu() {
             true if is_fused || is_ring => fused_entries(items, most, self.delta) + spare,
             true => share + spare,
             false => share.max(1024),
         };
-        // More than one for each item would stay empty.
+        // More entries than one for each item would stay empty.
         let entries = self.queue_entries.map_or(least, |entries| entries.min(items + spare));
         let entries = if is_fused { fused::entries(entries, items) } else { entries };
         QueueSize { items, most, entries }
@@ -448,7 +448,7 @@ impl<P: Program> DistributedWorklist<P> {
     }
 }
 
-/// Whether entries of queues, which hold an item plus one, can name so many.
+/// Checks that queue entries, which are 32-bit words holding an item plus one, can name all items.
 ///
 /// # Errors
 /// [`Error::TooManyItems`] if they cannot.
@@ -459,8 +459,8 @@ pub(crate) fn check_items(items: usize) -> Result<()> {
     }
 }
 
-/// Whether a run of so many items is fused; the obstacle, if there is one, is in the devices or
-/// the program.
+/// Whether a run of `items` items is fused; `obstacle` is what prevents it in the devices or the
+/// program, if anything.
 fn is_fused(worker: Worker, obstacle: Option<&'static str>, items: usize) -> Result<bool> {
     let is_too_large = items > MOST_FUSED_ITEMS;
     let size = is_too_large.then_some("it takes 2^31 - 2^19 items at most");

@@ -11,16 +11,16 @@ use millstream::device::{CudaSource, Trusted};
 use millstream::flow::{Error, LinkStatistics, RoutingPolicy, first_available};
 use millstream::prelude::*;
 
-/// In which rates are measured.
+/// Rounds in which rates are measured.
 const ROUNDS: usize = 3;
-/// Smaller packets are not made of what is given, however slow a device is.
+/// Packets are not made smaller than this, however slow a device is.
 const LEAST_PACKET_BYTES: usize = 4 << 10;
 
 /// A device that filters.
 #[derive(Clone, Debug)]
 pub(crate) struct Filterer {
     pub(crate) device: Device,
-    /// How often it does each packet: more than once to be slower.
+    /// How many times it processes each packet: more than once to be slower.
     pub(crate) repeats: u32,
     /// Packets of the link to it.
     pub(crate) buffers: Buffers,
@@ -29,20 +29,20 @@ pub(crate) struct Filterer {
 /// What is kept, and how it travels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filter {
-    /// Keeps its multiples.
+    /// Multiples of this are kept.
     pub(crate) divisor: u32,
-    /// How many times over each number is tested.
+    /// How many times each number is tested.
     pub(crate) cost: u32,
     /// Packets of the links back to the host.
     pub(crate) buffers: Buffers,
 }
 
-/// What a device took of the work.
+/// The part of the work that a device did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     pub(crate) packets: u64,
     pub(crate) items: u64,
-    /// From the beginning until the device had done the last of them.
+    /// The time from the beginning until the device had processed its last packet.
     pub(crate) time: Duration,
 }
 
@@ -56,13 +56,13 @@ impl Share {
     }
 }
 
-/// The numbers kept, in no order, and who did it.
+/// The numbers kept, in no order, and what each device did.
 #[derive(Debug)]
 pub(crate) struct Filtered {
     pub(crate) kept: Vec<u32>,
-    /// Of each device, in the order of the filterers.
+    /// The share of each device, in the order of the filterers.
     pub(crate) shares: Vec<Share>,
-    /// Until the host had everything.
+    /// The time until the host had everything.
     pub(crate) time: Duration,
     pub(crate) links: Vec<LinkStatistics>,
 }
@@ -89,7 +89,7 @@ static FILTER: Kernel<Signature> = Kernel::with_source(
 );
 
 impl Filter {
-    /// Filters `numbers`, which are the host's, on devices among which `policy` divides them.
+    /// Filters `numbers`, which lie in host memory, on devices among which `policy` divides them.
     ///
     /// # Errors
     /// Packets too small; the graph's first cause.
@@ -125,9 +125,9 @@ impl Filter {
         Ok(Filtered { kept, shares, time: start.elapsed(), links: statistics.links() })
     }
 
-    /// Items a second that each device filters while the others rest, measured over
-    /// `items` items after a packet to warm up: the median of a few rounds, in each
-    /// of which every device has its turn.
+    /// Items a second that each device filters while the others are idle, measured over
+    /// `items` items after a packet to warm up: the median of a few rounds, in each of
+    /// which every device takes its turn.
     ///
     /// # Errors
     /// As [`Filter::run`].
@@ -178,7 +178,7 @@ impl Filter {
                 let arguments = (&pending, &mut kept, &scratch, &count, divisor, cost);
                 FILTER.launch(&stream, pending.len(), arguments)?;
             }
-            // Not when the input ends: that is when everybody's packets are assigned.
+            // Taken here, not when the input ends: that is only when all devices' packets are assigned.
             let done = Arc::clone(&last_done);
             stream.record()?.on_complete(move |_| {
                 // Relaxed: read after a later event of this stream.
@@ -204,8 +204,8 @@ pub(crate) fn numbers(host: &Device, items: u32) -> Result<DeviceBuffer<u32>, Er
     Ok(numbers)
 }
 
-/// How many of `items` each device would take if all ended at once, and how long
-/// that would take, given how many a second each does.
+/// How many of `items` each device would process if all finished at once, and how long that would
+/// take, given each device's rate in items a second.
 pub(crate) fn ideal_split(items: u64, rates: &[f64]) -> (Vec<f64>, Duration) {
     let together: f64 = rates.iter().sum();
     let seconds = if items == 0 { 0.0 } else { items as f64 / together };
@@ -213,8 +213,8 @@ pub(crate) fn ideal_split(items: u64, rates: &[f64]) -> (Vec<f64>, Duration) {
     (shares, Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
-/// Bytes of packets for devices of such rates, `most` for the fastest: halved as often as a
-/// device is twice as slow, so that none is busy with its last ones for long after the others.
+/// Bytes of packets for devices with these rates: `most` for the fastest, halved for each factor of two
+/// by which a device is slower, so that none is busy with its last packets long after the others.
 pub(crate) fn packet_bytes(most: usize, rates: &[f64]) -> Vec<usize> {
     let fastest = rates.iter().copied().fold(0.0, f64::max);
     let bytes = |rate: &f64| {

@@ -8,7 +8,7 @@ use millstream::prelude::*;
 use super::pipeline::Filterer;
 use crate::error::Error;
 
-/// All repetitions of a packet are submitted at once.
+/// Limited, since all repetitions of a packet are submitted at once.
 const FACTORS: RangeInclusive<u32> = 1..=1000;
 
 /// A device made slower.
@@ -33,7 +33,7 @@ impl FromStr for Slow {
     }
 }
 
-/// The devices, each as slow as asked, with such packets.
+/// The devices, each slowed down as requested, with the given packet sizes.
 pub(super) fn filterers(
     context: &Context,
     slow: &[Slow],
