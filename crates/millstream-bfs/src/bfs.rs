@@ -307,9 +307,10 @@ impl Bfs {
     fn delta(&self, algorithm: Algorithm) -> Option<u32> {
         let automatic = match algorithm {
             Algorithm::LevelSynchronous => return None,
-            Algorithm::NearFar => {
-                near_levels(self.graph.context(), self.near.as_ref().map(NearRows::width).ok())
-            }
+            Algorithm::NearFar => near_levels(
+                self.graph.context().all_gpus(),
+                self.near.as_ref().map(NearRows::width).ok(),
+            ),
             _ => LEVELS,
         };
         self.options.delta.step(Some(automatic)).map(|levels| levels.ceil() as u32)

@@ -50,12 +50,26 @@ pub(crate) fn has_many_levels(context: &Context, depth: DepthProbe) -> bool {
     }
 }
 
-/// Levels that are near at a time, as measured (`docs/decisions/0025-near-and-far-piles.md`): on GPUs the
-/// fewer, the wider rows are, as out of order more vertices are visited again.
-pub(crate) fn near_levels(context: &Context, width: Option<RowWidth>) -> f64 {
+/// Levels that are near at a time, as measured (`docs/decisions/0025-near-and-far-piles.md`): on GPUs, the
+/// wider rows are, the fewer, since more vertices are visited again out of order.
+pub(crate) fn near_levels(on_gpus: bool, width: Option<RowWidth>) -> f64 {
     match width {
-        Some(RowWidth::Four) if context.all_gpus() => 512.0,
-        Some(RowWidth::Sixteen | RowWidth::ThirtyTwo) if context.all_gpus() => 64.0,
+        Some(RowWidth::Four) if on_gpus => 512.0,
+        Some(RowWidth::Sixteen | RowWidth::ThirtyTwo) if on_gpus => 64.0,
         _ => 128.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_levels_are_near_where_rows_are_wide() {
+        use RowWidth::{Eight, Four, Sixteen, ThirtyTwo};
+        let widths = [Four, Eight, Sixteen, ThirtyTwo].map(Some);
+        assert_eq!(widths.map(|width| near_levels(true, width)), [512.0, 128.0, 64.0, 64.0]);
+        assert_eq!(widths.map(|width| near_levels(false, width)), [128.0; 4]);
+        assert_eq!([true, false].map(|on_gpus| near_levels(on_gpus, None)), [128.0; 2]);
     }
 }

@@ -35,7 +35,7 @@ struct LeavingArcs {
         add_once(root, is_arc ? parent_of(parents, target) : root);
     }
 
-    // Neighbouring lanes often join the same two trees: one edge is enough.
+    // Neighbouring lanes often join the same trees: one of them does.
     __device__ void add_once(u32 root, u32 other) const {
         const bool is_edge = other != root;
         const u32 below = __ballot_sync(~0u, is_edge) & ((1u << lane()) - 1);

@@ -91,8 +91,8 @@ struct Tile {
 
    private:
     // Hooks chains, whose first lanes and roots are given, to the vertices that lanes name. The
-    // first lane of a chain that names one makes it the root's parent; later lanes that name the
-    // same vertex as the lane before them need not hook.
+    // first lane of a chain that names one makes it the root's parent; later lanes whose vertex has
+    // the same grandparent as that of the last lane before them that names one need not hook.
     __device__ void hook_chain(bool is_up, u32 to, u32 root, u32 first) const {
         // Closer to the root.
         if (is_up) to = above(to);

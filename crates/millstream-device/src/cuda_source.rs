@@ -216,7 +216,8 @@ impl CudaSource {
 }
 
 /// The text of a [`CudaSource`] in several files: each goes on where the one before ends, and the
-/// compiler's messages say which file a line is from. Files are named as for [`include_str!`].
+/// compiler's messages say which file a line is from. Files are named as for [`include_str!`],
+/// and each ends with the end of a line.
 ///
 /// ```
 /// use millstream_device::cuda_text;

@@ -26,9 +26,10 @@ pub fn can_meet(context: &Context) -> bool {
     context.kernels_push() && (Gang::can_meet(context) || are_hosts())
 }
 
-/// Whether PageRank by pulling and connected components send packets over links on these devices. They do
-/// not where all devices reach each other's memory (up to eight GPUs with NVLink, or up to 16 host
-/// devices), unless another [way](Context::transfer) than pushing is asked for.
+/// Whether PageRank by pulling and connected components of an uploaded graph send packets over links on
+/// these devices. They do not where all devices reach each other's memory with atomics (up to eight GPUs
+/// with NVLink, or up to 16 host devices, not both kinds), unless another [way](Context::transfer) than
+/// pushing is asked for. Components of rows that are streamed always do.
 ///
 /// ```
 /// use millstream_device::TransferWay;

@@ -83,7 +83,7 @@ impl NearRows {
     /// this search was asked for).
     ///
     /// # Errors
-    /// A device failed, or has no room for rows that are `needed`.
+    /// A device failed, or has no room for rows that are `needed`; a kernel that does not compile.
     ///
     /// # Cancel safety
     /// Cancel safe: what was packed is dropped.

@@ -99,4 +99,9 @@ mod tests {
         assert_eq!([256, 257].map(|row| with(row, row, 32)), [Some(ThirtyTwo), None]);
         assert_eq!(width([0].into_iter(), 0), Some(Four));
     }
+
+    #[test]
+    fn only_narrow_rows_have_deep_halos() {
+        assert_eq!(RowWidth::ALL.map(RowWidth::halo_depth), [64, 4, 4, 4]);
+    }
 }

@@ -159,12 +159,32 @@ fn union(one: &Range<u32>, other: &Range<u32>) -> Range<u32> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use millstream_flow::{Context, Devices};
+    use millstream_graph::{CsrGraph, partition};
+
     use super::*;
+    use crate::{Columns, Error};
 
     #[test]
     #[allow(clippy::reversed_empty_ranges)]
     fn unions_of_nothing_are_empty() {
         assert_eq!([union(&(4..4), &(u32::MAX..0)), union(&(4..4), &(1..2))], [0..0, 1..2]);
         assert_eq!([union(&(1..2), &(9..3)), union(&(7..9), &(1..2))], [1..2, 1..9]);
+    }
+
+    /// An arc and its reverse of another weight, on two devices.
+    #[test]
+    fn the_structure_may_be_symmetric_where_weights_are_not() {
+        let context = Context::builder().devices(Devices::host(2)).build().unwrap();
+        let graph = CsrGraph::from_weighted_edges(2, &[(0, 1, 5u32), (1, 0, 6)]).unwrap();
+        let parts = partition::contiguous_blocks(&graph, 2);
+        let found = context.block_on(async {
+            let rows = DistributedGraph::new(&context, &graph, parts, Columns::Weighted).await?;
+            Ok::<_, Error>((Survey::of(&rows).await?, Survey::of_structure(&rows).await?))
+        });
+        let (whole, structure) = found.unwrap().unwrap();
+        assert_eq!((whole.is_symmetric, structure.is_symmetric), (false, true));
     }
 }

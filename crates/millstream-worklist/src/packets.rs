@@ -2,7 +2,8 @@
 
 use millstream_flow::Buffers;
 
-/// Where all devices are the host's: bytes of one packet of each link, together. A link has some five.
+/// Where all devices are the host's: bytes of one packet of each link, together. With two buffers a link
+/// takes some five times its packet, with what is sent out of and put in order.
 const HOST_PACKETS: usize = 1 << 26;
 
 /// Bytes of a packet, up to `wanted`: of items of `item_bytes` an outbox has `most_items` at most, and many
@@ -18,8 +19,8 @@ pub(crate) fn packet_bytes(
     host_links.map_or(bytes, |links| bytes.min(share(links)))
 }
 
-/// The buffers of a link, `wanted` or as many as it chooses: those beyond what holds all of an outbox, and
-/// one to be filled meanwhile, would stay empty.
+/// The buffers of a link: as many as it chooses, or `wanted`, but not more than hold all of an outbox, and
+/// one to be filled meanwhile, since others would stay empty.
 pub(crate) fn buffers(
     packet_bytes: usize,
     wanted: Option<usize>,
@@ -50,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn no_buffer_stays_empty() {
+    fn no_buffer_that_is_wanted_stays_empty() {
         let of = |count| Buffers::bytes(64).count(count);
         assert_eq!(buffers(64, None, 8, 1000), Buffers::bytes(64));
         for (wanted, items, count) in [(3, 1000, 3), (1000, 1000, 126), (1000, 8, 2), (7, 0, 1)] {

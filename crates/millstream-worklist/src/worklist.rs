@@ -160,16 +160,16 @@ impl<P: Program> DistributedWorklist<P> {
     }
 
     /// The most bytes of a packet: 256 KiB unless set, but no more than all items that
-    /// [a queue holds](Program::most_queued) take, and less with direct routing on 17 host devices and
-    /// more. A packet of the fused worker holds at most 256 items.
+    /// [a queue holds](Program::most_queued) take and, where all devices are the host's, than 64 MiB over
+    /// the number of links. A packet of the fused worker holds at most 256 items.
     #[must_use]
     pub fn packet_bytes(self, packet_bytes: usize) -> DistributedWorklist<P> {
         DistributedWorklist { packet_bytes, ..self }
     }
 
     /// The number of packet buffers of each link; chosen by the link unless set. With the fused
-    /// worker it is the number for each pair of blocks that exchange packets: 64 unless set,
-    /// rounded up to a power of two, at most 65,536.
+    /// worker it is the number for each pair of blocks that exchange packets: 64 unless set, rounded
+    /// up to a power of two, at most 65,536. Else at most one more than hold all that a queue does.
     #[must_use]
     pub fn buffers(self, count: usize) -> DistributedWorklist<P> {
         DistributedWorklist { buffers: Some(count), ..self }

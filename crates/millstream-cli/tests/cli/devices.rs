@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{Answer, command, dataset, refused, succeed};
+use crate::common::{Answer, Folder, command, dataset, refused, succeed};
 
 const VARIABLE: &str = "MILLSTREAM_DEVICES";
 
@@ -58,6 +58,20 @@ fn a_gpu_that_is_not_here_is_refused_with_the_reason() {
         let beyond = format!("cuda:{}", usize::MAX);
         let said = refused(&[command, &["--devices", &beyond]].concat(), 2);
         assert!(said.contains(&format!("{beyond:?} names a GPU that no machine has")), "{said}");
+    }
+}
+
+#[test]
+fn a_topology_of_other_devices_is_named() {
+    let folder = Folder::new();
+    let shape = folder.file("one.json", r#"{"links":[["memory"]]}"#);
+    for command in [&["bfs", &dataset("karate.mtx")][..], &["filter"], &["topology"]] {
+        let options = ["--devices", "host:2", "--topology", &shape];
+        let said = refused(&[command, &options].concat(), 2);
+        assert!(
+            said.contains(&format!("{shape}: ")) && said.contains("it has 1 devices"),
+            "{said}"
+        );
     }
 }
 

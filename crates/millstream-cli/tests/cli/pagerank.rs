@@ -87,6 +87,8 @@ fn what_does_not_converge_is_written_and_said() {
     assert_eq!(answer.code, Some(3), "{answer:?}");
     assert!(answer.stderr.contains("not converged") && answer.stdout.contains("not converged"));
     assert_eq!(ranks(&folder.text("ranks")).len(), 34);
+    let said = run(&["pagerank", &karate, "--max-iterations", "0"]).stderr;
+    assert!(said.contains("not converged after 0 iterations"), "{said}");
     let report = json(&[&arguments[..], &["--allow-unconverged"]].concat());
     assert_eq!((&report["converged"], &report["iterations"]), (&json!(false), &json!(2)));
     // Verified is what the ranks are said to be: so close, and not closer. What is said of the first

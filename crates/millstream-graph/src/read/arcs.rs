@@ -71,8 +71,8 @@ pub(crate) struct Arcs {
     pub(crate) is_symmetric: bool,
 }
 
-/// How many vertices a file may have without arcs that justify them. Each host device may keep ten
-/// bytes or more for every vertex, so this many take half a gibibyte on 32 devices.
+/// How many vertices a file may have without arcs that justify them. Each host device may keep some
+/// 16 bytes for every vertex: half a gibibyte for this many on 32 devices.
 const FREE_VERTICES: u64 = 1 << 20;
 
 /// The number of vertices, if `arcs` arcs make it credible: a mere number must not take much memory.

@@ -29,14 +29,24 @@ fn by_content(content: &[u8]) -> Option<Format> {
     if text.get(..BANNER.len()).is_some_and(|start| start.eq_ignore_ascii_case(BANNER)) {
         return Some(Format::MatrixMarket);
     }
-    // Before a tab, it may also be the name of a column.
     match text {
         [b'c', b' ' | b'\r' | b'\n', ..] => Some(Format::Dimacs),
-        [b'p', b' ' | b'\t', rest @ ..] if rest.trim_ascii_start().starts_with(b"sp") => {
-            Some(Format::Dimacs)
-        }
+        // Before a tab it may as well be the name of a column.
+        [b'c' | b'p', b' ' | b'\t', ..] if has_problem(text) => Some(Format::Dimacs),
         _ => None,
     }
+}
+
+/// Whether the first line that is no comment of DIMACS is its `p sp`.
+fn has_problem(text: &[u8]) -> bool {
+    let mut lines = text.split(|&byte| byte == b'\n').map(words);
+    let first =
+        lines.find_map(|mut words| words.next().filter(|&word| word != b"c").zip(words.next()));
+    first.is_some_and(|(line, problem)| line == b"p" && problem == b"sp")
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
 /// The format that the name promises; content of another format causes an error later.

@@ -220,6 +220,16 @@ mod tests {
         }
     }
 
+    /// The library's own text.
+    #[test]
+    fn a_decoder_without_memory_is_no_broken_file() {
+        let text = zstd::zstd_safe::get_error_name(0usize.wrapping_sub(64));
+        assert!(text.contains("not enough memory"), "{text}");
+        let failed = |text: &str| broken(Compression::Zstandard, 0, io::Error::other(text)).kind();
+        assert_eq!(failed(text), io::ErrorKind::OutOfMemory);
+        assert_eq!(failed("Data corruption detected"), io::ErrorKind::Other);
+    }
+
     /// Several members, frames to skip, and the padding of a tape's block.
     #[test]
     fn all_parts_of_compressed_files_are_read() {

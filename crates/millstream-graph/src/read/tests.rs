@@ -149,6 +149,9 @@ fn content_decides_before_the_extension() {
         ("e.unknown", b"0 0\n", Format::EdgeList),
         ("f.txt.gz", b"% 1\n0 0\n", Format::EdgeList),
         ("g.gr", &galois(&[1, 0, 0, 0], &[]), Format::Galois),
+        ("i.tsv", b"c\tp\n0\t1\n", Format::EdgeList),
+        ("j.tsv", b"p\tspan\n0\t1\n", Format::EdgeList),
+        ("k.tsv", b"c\tx\nc\n\np\tsp 2 0\n", Format::Dimacs),
     ] {
         std::fs::write(path(name), content).unwrap();
         assert_eq!(detect(&path(name)).unwrap(), format, "{name}");
@@ -326,8 +329,8 @@ fn bad_text_is_named_with_its_line() {
         ),
         (
             "a.graph",
-            "3 2 1\n2 3\n1 3 3 5\n2 4\n".into(),
-            "a.graph:3: a METIS file lists an edge at both of its ends, with one weight; the lines of vertex 2 \
+            "% sizes\n3 2 1\n2 3\n% two\n1 3 3 5\n2 4\n".into(),
+            "a.graph:5: a METIS file lists an edge at both of its ends, with one weight; the lines of vertex 2 \
              and its neighbours do not",
         ),
     ] {
