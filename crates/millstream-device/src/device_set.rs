@@ -90,8 +90,8 @@ impl DeviceSetBuilder {
         DeviceSetBuilder { topology: Some(topology), ..self }
     }
 
-    /// Enters in this log what the devices do: see [`Trace`]. GPUs need a driver for CUDA 12.8 or later
-    /// then, else [`build`](DeviceSetBuilder::build) fails.
+    /// Records in `trace` what the devices do. GPUs then need a driver for CUDA 12.8 or later; otherwise
+    /// [`build`](DeviceSetBuilder::build) fails.
     #[must_use]
     pub fn trace(self, trace: &Trace) -> DeviceSetBuilder {
         DeviceSetBuilder { trace: Some(trace.clone()), ..self }
@@ -100,9 +100,9 @@ impl DeviceSetBuilder {
     /// Opens the devices.
     ///
     /// # Errors
-    /// A driver or a GPU that is not there, with what to do about it; GPUs in a
-    /// simulation; threads that cannot be started; a topology of another number
-    /// of devices; no device, or more than 32; an injection that makes no sense.
+    /// A driver or a GPU that is not there, with what to do about it; GPUs in a simulation; threads that
+    /// cannot be started; a topology of another number of devices; no device, or more than 32; an
+    /// injection that makes no sense.
     pub fn build(self) -> Result<DeviceSet> {
         self.devices.check()?;
         self.injection.check()?;
@@ -210,8 +210,7 @@ pub(crate) struct PlannedDevice {
     memory: Arc<MemoryBudget>,
 }
 
-/// Devices opened together; operations of one set can be ordered against each
-/// other. Cheap to clone.
+/// Devices opened together; operations of one set can be ordered against each other. Cheap to clone.
 ///
 /// ```
 /// use millstream_device::{DeviceList, DeviceSet};
@@ -284,8 +283,8 @@ impl DeviceSet {
         &self.shared.topology
     }
 
-    /// Problems found when the set was opened that did not keep it from opening: no usable driver,
-    /// so that [host devices](DeviceSetBuilder::available) are used; no cache; no call of
+    /// Problems that did not keep the set from opening: no usable driver, so that
+    /// [host devices](DeviceSetBuilder::available) are used; no cache; no
     /// [`set_driver_defaults`](crate::set_driver_defaults).
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
@@ -304,8 +303,8 @@ impl DeviceSet {
         }
     }
 
-    /// Makes a simulation that stands still ([`Error::Deadlock`](crate::Error::Deadlock)) ask `of`,
-    /// as long as that exists, what its tasks wait for. Devices on threads never ask.
+    /// Makes a simulation that stands still ([`Error::Deadlock`](crate::Error::Deadlock)) ask `of`, as long
+    /// as that exists, what its tasks wait for. Devices on threads never ask.
     ///
     /// ```
     /// use std::sync::{Arc, Weak};
@@ -355,9 +354,8 @@ impl DeviceSet {
         self.shared.runner.outstanding() + self.shared.gpus.outstanding()
     }
 
-    /// Faults of the [injection](DeviceSetBuilder::injection) that have not happened yet. If some
-    /// are left when everything is [over](DeviceSet::quiesce), a test that asked for them has not
-    /// tested what it should.
+    /// Faults of the [injection](DeviceSetBuilder::injection) that have not happened yet. If some are left
+    /// when everything is [over](DeviceSet::quiesce), a test has not tested what it should.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet, InjectedFault, Injection};
@@ -373,9 +371,8 @@ impl DeviceSet {
         self.shared.host.core.faults.left()
     }
 
-    /// Waits until nothing is under way, including what others submit meanwhile; host code then
-    /// comes after everything that was submitted before this call. It is the only way to wait for a
-    /// run that has failed and had streams of its own.
+    /// Waits until nothing is under way, including what others submit meanwhile; host code then comes after
+    /// all that was submitted before this call. Only this waits for a failed run that had its own streams.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};

@@ -120,16 +120,14 @@ impl<P: Program> std::fmt::Debug for WorklistDevice<P> {
     }
 }
 
-/// The ends of a device's links: one input from each device that sends to it,
-/// one output for each outbox.
+/// The ends of a device's links: one input from each device that sends to it, one output for each outbox.
 pub(crate) struct Ends<T: millstream_flow::Item> {
     pub(crate) inputs: Vec<Receiver<T>>,
     pub(crate) outputs: Vec<Sender<T>>,
 }
 
 impl<P: Program> DistributedWorklist<P> {
-    /// A worklist of items `0..items`, with one problem for each device of
-    /// `context`.
+    /// A worklist of items `0..items`, with one problem for each device of `context`.
     pub fn new(
         context: &Context,
         program: Arc<P>,
