@@ -31,6 +31,7 @@ pub(crate) async fn near_rows(
     }
     let (context, width) = (distributed.context(), RowWidth::of(graph));
     let takes_longer_by_levels = match width {
+        // Without a width `NearRows::new` says why not.
         None | Some(RowWidth::Four) => true,
         // In space, too, but for rows so wide that it has few levels.
         Some(RowWidth::Eight) if context.all_gpus() => !depth.is_near(),

@@ -240,8 +240,7 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Nobody waits any more, but operations hold memory. Threads finish them on their own; a
-        // simulation is run here.
+        // Operations still hold memory. Threads finish them on their own; a simulation is run here.
         if let Runner::Simulated(simulation) = &*self.runner {
             let _ = simulation.run_until(|| simulation.outstanding() == 0);
         }

@@ -16,7 +16,7 @@ use crate::pull::PullGraph;
 use crate::real::Real;
 use crate::sweep::{PART_WORDS, Settings};
 use crate::sweep_memory::{SweepMemory, links, ranks};
-use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
+use crate::{PageRankOptions, PageRankResult, Result};
 
 /// Words of the report in host memory, one report for each device: `SweepReport` of `sweeps.cuh`.
 const REPORT_SWEEPS: usize = 0;
@@ -75,16 +75,8 @@ pub(crate) async fn run<R: Real>(
     }
     let change = f64::from_bits(report.load(REPORT_CHANGE)?);
     let ranks = ranks(pull, memory.after(iterations)).await?;
-    Ok(PageRankResult {
-        ranks,
-        algorithm: Algorithm::Pull,
-        iterations,
-        change,
-        converged: change <= options.tolerance,
-        statistics: pull.swept(iterations, links(pull, iterations)),
-        run_time,
-        gather_time: start.elapsed(),
-    })
+    let times = [run_time, start.elapsed()];
+    Ok(pull.result(options, ranks, (iterations, change), links(pull, iterations), times))
 }
 
 fn bind<R: Real>(

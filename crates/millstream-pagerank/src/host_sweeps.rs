@@ -17,7 +17,7 @@ use crate::pull::PullGraph;
 use crate::real::Real;
 use crate::sweep::{Settings, is_over};
 use crate::sweep_memory::{SweepMemory, links, ranks};
-use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
+use crate::{PageRankOptions, PageRankResult, Result};
 
 /// As for a single sweep; then the shares of all vertices after even numbers of sweeps, and after odd ones;
 /// the device that sweeps; settings.
@@ -67,16 +67,8 @@ pub(crate) async fn run<R: Real>(
     let start = Instant::now();
     let Course { sweeps: iterations, sums: Sums { change, .. } } = meetings.course();
     let ranks = ranks(pull, memory.after(iterations)).await?;
-    Ok(PageRankResult {
-        ranks,
-        algorithm: Algorithm::Pull,
-        iterations,
-        change,
-        converged: change <= options.tolerance,
-        statistics: pull.swept(iterations, links(pull, iterations)),
-        run_time,
-        gather_time: start.elapsed(),
-    })
+    let times = [run_time, start.elapsed()];
+    Ok(pull.result(options, ranks, (iterations, change), links(pull, iterations), times))
 }
 
 fn kernel<R: Real>(

@@ -12,7 +12,7 @@ use crate::pull::PullGraph;
 use crate::real::Real;
 use crate::share::teleport;
 use crate::sweep::{PART_WORDS, REPORT, Signature, TOTALS, is_over, kernel, rank};
-use crate::{Algorithm, PageRankOptions, PageRankResult, Result};
+use crate::{PageRankOptions, PageRankResult, Result};
 
 /// Sweeps at least once, until the change is small enough.
 pub(crate) async fn run<R: Real>(
@@ -48,16 +48,8 @@ pub(crate) async fn run<R: Real>(
     let (ranks, iterations, change, run_time) = graph.run(sweeps).await?;
     let ranks = pull.partition.restore(ranks);
     let gather_time = start.elapsed() - run_time;
-    Ok(PageRankResult {
-        ranks,
-        algorithm: Algorithm::Pull,
-        iterations,
-        change,
-        converged: change <= options.tolerance,
-        statistics: pull.swept(iterations, links.links()),
-        run_time,
-        gather_time,
-    })
+    let times = [run_time, gather_time];
+    Ok(pull.result(options, ranks, (iterations, change), links.links(), times))
 }
 
 /// The workers, which hold everything that changes in a run; all vertices start with the same rank.

@@ -165,6 +165,28 @@ impl<R: Real> PullGraph<R> {
         }
     }
 
+    /// What `iterations` sweeps came to, of which the last has changed ranks by `change`, and which took
+    /// these times to run and to gather.
+    pub(crate) fn result(
+        &self,
+        options: &PageRankOptions,
+        ranks: Vec<f64>,
+        (iterations, change): (u32, f64),
+        links: Vec<LinkStatistics>,
+        [run_time, gather_time]: [Duration; 2],
+    ) -> PageRankResult {
+        PageRankResult {
+            ranks,
+            algorithm: Algorithm::Pull,
+            iterations,
+            change,
+            converged: change <= options.tolerance,
+            statistics: self.swept(iterations, links),
+            run_time,
+            gather_time,
+        }
+    }
+
     /// The work of each device in `sweeps` sweeps, and the shares that it has told others.
     pub(crate) fn swept(&self, sweeps: u32, links: Vec<LinkStatistics>) -> WorklistStatistics {
         let sweeps = u64::from(sweeps);

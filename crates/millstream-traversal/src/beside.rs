@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::Columns;
-    use crate::halo::Halos;
+    use crate::halo::tests;
 
     /// Virtual devices and emulated GPUs by `MILLSTREAM_DEVICES`, else three host devices.
     #[test]
@@ -98,14 +98,7 @@ mod tests {
                 DistributedGraph::new(&context, &graph, parts.clone(), Columns::Structure).await?;
             beside(&rows).await
         });
-        for (part, found) in found.unwrap().unwrap().into_iter().enumerate() {
-            let own = parts.range(part);
-            let targets = own.clone().flat_map(|vertex| Halos::neighbours(&graph, &parts, vertex));
-            let mut expected: Vec<_> = targets.filter(|target| !own.contains(target)).collect();
-            expected.sort_unstable();
-            expected.dedup();
-            assert_eq!(found, expected);
-        }
+        assert_eq!(found.unwrap().unwrap(), tests::beside(&graph, &parts));
         assert_eq!(set_bits(0x8000_0005).collect::<Vec<_>>(), [0, 2, 31]);
         assert_eq!(set_bits(0).count(), 0);
     }

@@ -125,8 +125,8 @@ pub(crate) mod tests {
 
     const DEEPEST: usize = 64;
 
-    /// Halos up to `deepest` arcs deep.
-    pub(crate) fn halos(graph: &CsrGraph, partition: &Partition, deepest: usize) -> Option<Halos> {
+    /// The vertices that are next to each part, found one by one.
+    pub(crate) fn beside(graph: &CsrGraph, partition: &Partition) -> Vec<Vec<u32>> {
         let beside = |part| {
             let own = partition.range(part);
             let targets =
@@ -136,7 +136,12 @@ pub(crate) mod tests {
             beside.dedup();
             beside
         };
-        Halos::new(graph, partition, (0..partition.parts()).map(beside).collect(), deepest)
+        (0..partition.parts()).map(beside).collect()
+    }
+
+    /// Halos up to `deepest` arcs deep.
+    pub(crate) fn halos(graph: &CsrGraph, partition: &Partition, deepest: usize) -> Option<Halos> {
+        Halos::new(graph, partition, beside(graph, partition), deepest)
     }
 
     fn road(seed: u64) -> CsrGraph {
