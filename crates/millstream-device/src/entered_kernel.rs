@@ -120,8 +120,8 @@ impl Launch for KeptLaunch {
     }
 
     #[cfg(feature = "cuda")]
-    fn is_loaded(&self, gpu: u64) -> bool {
-        self.0.lock().is_loaded(gpu)
+    fn is_loaded(&self, context: crate::cuda::ContextId) -> bool {
+        self.0.lock().is_loaded(context)
     }
 
     #[cfg(feature = "cuda")]

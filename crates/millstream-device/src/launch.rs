@@ -68,7 +68,7 @@ pub(crate) struct Code<S: Parameter> {
     device_code: Option<DeviceCode>,
     /// The functions on the GPUs that the kernel has run on.
     #[cfg(feature = "cuda")]
-    functions: crate::cuda::Functions,
+    functions: crate::cuda::ByContext<crate::cuda::Function>,
 }
 
 impl<S: Parameter> Code<S> {
@@ -95,13 +95,15 @@ impl<S: Parameter> Code<S> {
     /// The kernel on a GPU; `load` is called if the kernel has not been loaded there yet.
     pub(crate) fn function(
         &self,
-        gpu: u64,
+        context: crate::cuda::ContextId,
         load: impl FnOnce() -> Result<crate::cuda::Function>,
-    ) -> Result<&crate::cuda::Function> {
-        match self.functions.of(gpu) {
-            Some(function) => Ok(function),
-            None => Ok(self.functions.add(gpu, &load()?)),
+    ) -> Result<crate::cuda::Function> {
+        if let Some(function) = self.functions.get(context) {
+            return Ok(function);
         }
+        let function = load()?;
+        self.functions.set(context, function.clone());
+        Ok(function)
     }
 }
 
@@ -330,9 +332,9 @@ impl<S: Parameter + 'static> Launch for BoundLaunch<S> {
     }
 
     #[cfg(feature = "cuda")]
-    fn is_loaded(&self, gpu: u64) -> bool {
+    fn is_loaded(&self, context: crate::cuda::ContextId) -> bool {
         matches!(self.code.device_code, Some(DeviceCode::Library(_)))
-            || self.code.functions.of(gpu).is_some()
+            || self.code.functions.get(context).is_some()
     }
 
     #[cfg(feature = "cuda")]
@@ -417,7 +419,7 @@ impl<S: Parameter> BoundLaunch<S> {
         context: &crate::cuda::GpuContext,
         source: &CudaSource,
         arguments: &ArgumentWriter,
-    ) -> Result<&crate::cuda::Function> {
+    ) -> Result<crate::cuda::Function> {
         let name = &self.code.name;
         let function = self.code.function(context.id(), || context.load(name, source))?;
         function.check(name, arguments.parameters())?;
@@ -433,7 +435,7 @@ impl<S: Parameter> BoundLaunch<S> {
         match self.code.on_device(context.name())? {
             DeviceCode::Cuda(source) => {
                 let function = self.function(context, source, arguments)?;
-                lane.launch(function, source, self.size, arguments)
+                lane.launch(&function, source, self.size, arguments)
             }
             DeviceCode::Library(library) => {
                 let call = lane.library_call(self.size, arguments);

@@ -67,9 +67,9 @@ pub(crate) trait Launch: Send {
     /// ledger has ordered the accesses of the arguments.
     fn step_twin(&self, device: &str) -> Result<Step>;
 
-    /// Whether the kernel is ready for the GPU of this number.
+    /// Whether the kernel is ready in this context.
     #[cfg(feature = "cuda")]
-    fn is_loaded(&self, gpu: u64) -> bool;
+    fn is_loaded(&self, context: crate::cuda::ContextId) -> bool;
 
     /// Loads the kernel in the GPU's context, which is the calling thread's current one.
     #[cfg(feature = "cuda")]

@@ -1,7 +1,7 @@
 //! The context of one GPU: what every call on the GPU needs.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{
@@ -9,6 +9,7 @@ use cudarc::driver::sys::{
 };
 use parking_lot::Mutex;
 
+use super::by_context::{ContextId, OpenContext};
 use super::driver::{check, check_traces, failure};
 use super::gpu_clock::GpuClock;
 use super::large_copies::LargeCopies;
@@ -21,8 +22,7 @@ use crate::{Error, Result};
 
 /// The primary context of a GPU.
 pub(crate) struct GpuContext {
-    /// Differs from those of all other contexts of the process, even earlier ones.
-    id: u64,
+    id: OpenContext,
     pub(super) ordinal: usize,
     pub(super) name: String,
     is_alone: bool,
@@ -143,10 +143,8 @@ impl GpuContext {
         // SAFETY: as above; released when this is dropped.
         let answer = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) };
         check(answer, "cuDevicePrimaryCtxRetain", &name)?;
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         Ok(Arc::new(GpuContext {
-            // Relaxed: the numbers need only differ.
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: OpenContext::new(),
             ordinal,
             name,
             is_alone,
@@ -264,8 +262,8 @@ impl GpuContext {
     }
 
     /// Identifies the GPU among all contexts of the process.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
+    pub(crate) fn id(&self) -> ContextId {
+        self.id.id()
     }
 
     /// Bytes of the GPU's memory that no process uses, if the driver says so.

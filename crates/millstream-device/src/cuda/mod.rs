@@ -14,14 +14,14 @@
 //! | `operation`, `pending` | what they do, and what happens when they have |
 //! | `in_order`, `submitter`, `settle` | what waits to be submitted, and who does: see `README.md` |
 //! | `reactor` | who sees that streams have come to their points |
-//! | `nvrtc`, `compile`, `module`, `functions` | kernels from source to launch |
+//! | `nvrtc`, `compile`, `module`, `by_context` | kernels from source to launch |
 
 mod advice;
+mod by_context;
 mod compile;
 mod context;
 mod driver;
 mod free_blocks;
-mod functions;
 mod gpu_clock;
 mod in_order;
 #[cfg(test)]
@@ -48,10 +48,10 @@ mod words;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+pub(crate) use by_context::{ByContext, ContextId};
 pub(crate) use compile::compile_with_log;
 pub(crate) use context::{GpuContext, NativeEvent};
 pub(crate) use driver::{count, fault};
-pub(crate) use functions::Functions;
 pub(crate) use lane_stream::LaneStream;
 pub(crate) use module::Function;
 pub(crate) use operation::Submitted;
@@ -176,7 +176,7 @@ impl Gpu {
     }
 
     /// Identifies the GPU among all contexts of the process.
-    pub(crate) fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> ContextId {
         self.context.id()
     }
 
