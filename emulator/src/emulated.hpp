@@ -1,10 +1,19 @@
 // What CUDA C++ means where it is emulated.
 #pragma once
 
-#include <cmath>
-
 #include "module.hpp"
 #include "words.hpp"
+
+// Of the host's library what kernels call: <cmath> is most of what would be compiled.
+extern "C" {
+double ceil(double) noexcept;
+double fabs(double) noexcept;
+float expf(float) noexcept;
+float fabsf(float) noexcept;
+float log2f(float) noexcept;
+float logf(float) noexcept;
+float sqrtf(float) noexcept;
+}
 
 #define threadIdx (::emulated::current->thread)
 #define blockIdx (::emulated::current->block)

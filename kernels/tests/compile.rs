@@ -93,8 +93,12 @@ fn every_kernel_compiles_without_spills() {
     // The macro of the atomics makes two kernels, that of collectives twelve of its
     // four, and the worklist's five.
     let kernels = program.matches("extern \"C\" __global__").count() + 1 + 8 + 5;
-    for architecture in ARCHITECTURES {
-        let (log, size) = compile(program, architecture).unwrap_or_else(|error| panic!("{error}"));
+    let compiled = std::thread::scope(|scope| {
+        let start = |architecture| scope.spawn(move || compile(program, architecture));
+        ARCHITECTURES.map(start).map(|thread| thread.join().unwrap())
+    });
+    for (architecture, compiled) in ARCHITECTURES.into_iter().zip(compiled) {
+        let (log, size) = compiled.unwrap_or_else(|error| panic!("{error}"));
         println!("{architecture}: {size} bytes of device code\n{log}");
         assert!(size > 0);
         assert_eq!(log.matches("Compiling entry function").count(), kernels);

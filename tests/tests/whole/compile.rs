@@ -2,6 +2,8 @@
 //! on, or for those of `MILLSTREAM_ARCHITECTURES`, which needs NVRTC and no GPU; none may spill registers. Skipped
 //! without NVRTC unless `MILLSTREAM_REQUIRE_NVRTC` is 1.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use millstream::device::{CudaSource, Error, Trusted, spills};
 use millstream::{bfs, cc, flow, pagerank, sssp};
 use rayon::prelude::*;
@@ -12,11 +14,16 @@ fn architectures() -> Vec<u32> {
     given.split(',').map(|architecture| architecture.parse().unwrap()).collect()
 }
 
-/// All at once, on all processors.
+/// All at once, on all processors, and each text once, of which several sources may be kernels.
 fn compile_all(sources: Vec<(&CudaSource, Vec<&str>)>) {
     assert!(!sources.is_empty());
+    let mut texts = BTreeMap::new();
+    for (source, entries) in sources {
+        let (_, all) = texts.entry(source.text()).or_insert((source, BTreeSet::new()));
+        all.extend(entries);
+    }
     let architectures = architectures();
-    let logs = sources.par_iter().flat_map_iter(|(source, entries)| {
+    let logs = texts.par_iter().flat_map_iter(|(_, (source, entries))| {
         architectures.iter().map(|architecture| compile(source, entries, *architecture))
     });
     // Here, since what another thread says as it panics is not this test's.
@@ -27,7 +34,11 @@ fn compile_all(sources: Vec<(&CudaSource, Vec<&str>)>) {
 }
 
 /// What the compiler says, or what is wrong with that.
-fn compile(source: &CudaSource, entries: &[&str], architecture: u32) -> Result<String, String> {
+fn compile(
+    source: &CudaSource,
+    entries: &BTreeSet<&str>,
+    architecture: u32,
+) -> Result<String, String> {
     let log = match source.compile(architecture) {
         Ok((code, log)) if !code.is_empty() => log,
         Ok((_, log)) => return Err(format!("no code: {log}")),
@@ -59,37 +70,17 @@ fn entries(source: &CudaSource) -> Vec<&str> {
     }
 }
 
-fn compile_algorithm(sources: Vec<CudaSource>) {
-    compile_all(sources.iter().map(|source| (source, entries(source))).collect());
-}
-
 /// Each has one kernel.
 fn compile_each(sources: &[CudaSource]) {
     compile_all(sources.iter().map(|source| (source, vec![source.entry()])).collect());
 }
 
+/// Together, as they have kernels in common.
 #[test]
-fn bfs_without_spills() {
-    compile_algorithm(bfs::cuda_sources());
-}
-
-#[test]
-fn sssp_without_spills() {
-    compile_algorithm(sssp::cuda_sources());
-}
-
-#[test]
-fn pagerank_without_spills() {
-    compile_algorithm(pagerank::cuda_sources());
-}
-
-#[test]
-fn components_without_spills() {
-    let sources = cc::cuda_sources();
-    // All in two texts: what the host launches step by step, and a gang's kernels.
-    let texts = sources.chunk_by(|one, other| one.text() == other.text());
-    let all = texts.map(|same| (&same[0], same.iter().map(CudaSource::entry).collect()));
-    compile_all(all.collect());
+fn algorithms_without_spills() {
+    let sources =
+        [bfs::cuda_sources(), sssp::cuda_sources(), pagerank::cuda_sources(), cc::cuda_sources()];
+    compile_all(sources.concat().iter().map(|source| (source, entries(source))).collect());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sequential reference algorithms: slow, short, and independent of the rest.
+//! Reference algorithms: slow, short, and independent of the rest.
 
 mod bfs;
 mod components;
