@@ -101,6 +101,7 @@ async fn run_merged(
     let kernel = gang_kernel::<Merged, _>(MERGED, trusted::<true>);
     let gang = Gang::new(context)?;
     gang.prepare(kernel)?;
+    common.solvers.iter().try_for_each(Solver::prepare)?;
     let host = gang.words().clone();
     let start = Instant::now();
     let hooked = hook_rows(common.solvers, residents)?;

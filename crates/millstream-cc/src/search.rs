@@ -126,6 +126,7 @@ impl Search {
         let order = context.topology().ring_order();
         let links = links(&graph, context.devices(), &order, buffers)?;
         let first = &solvers[order.first().copied().unwrap_or(0)];
+        solvers.iter().try_for_each(Solver::prepare)?;
         let start = Instant::now();
         let tasks = solvers.iter().zip(arcs).zip(links);
         let tasks = tasks.map(|((solver, arcs), links)| solver.run(arcs, links));

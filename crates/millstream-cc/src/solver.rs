@@ -70,6 +70,12 @@ impl Solver {
         (&self.stream, &self.parents, self.own.start as usize..self.own.end as usize)
     }
 
+    /// Compiles and loads the kernels, which are in one text.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        START.prepare(self.stream.device(), self.covered.len())?;
+        Ok(())
+    }
+
     /// Hooks along all arcs, merges the trees of the devices below, and passes pairs of vertex and root,
     /// except of roots, on to the device above.
     pub(crate) async fn run(&self, arcs: Arcs<'_>, links: Links) -> Result<DeviceStatistics> {

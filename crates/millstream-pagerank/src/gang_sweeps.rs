@@ -14,7 +14,7 @@ use millstream_traversal::internals::gang_kernel;
 
 use crate::pull::PullGraph;
 use crate::real::Real;
-use crate::sweep::{PART_WORDS, Settings};
+use crate::sweep::{PART_WORDS, Settings, swept_real};
 use crate::sweep_memory::{SweepMemory, links, ranks};
 use crate::{PageRankOptions, PageRankResult, Result};
 
@@ -116,15 +116,14 @@ fn bind<R: Real>(
 }
 
 pub(crate) fn cuda_source(is_plain: bool, is_double: bool) -> CudaSource {
-    let (entry, threads) = match (is_plain, is_double) {
-        (true, false) => ("plain_f32", 1024),
-        (true, true) => ("plain_f64", 512),
-        (false, false) => ("general_f32", 1024),
-        (false, true) => ("general_f64", 1024),
-    };
+    // One kernel: to compile all four takes four times as long.
+    let swept = swept_real(is_double);
     let text = cuda_text!("sweep.cuh", "sweeps.cuh");
+    let text = format!("{swept}constexpr bool is_plain_graph = {is_plain};\n{text}");
+    let threads = if is_plain && is_double { 512 } else { 1024 };
     let structs = [Settings::LAYOUT, GangSettings::LAYOUT];
-    CudaSource::new("sweeps.cuh", entry, text).structs(&structs).threads(threads).resident()
+    let source = CudaSource::generated("sweeps.cuh", "sweeps", text);
+    source.structs(&structs).threads(threads).resident()
 }
 
 /// The kernel. It has no twin: host devices sweep by `host_sweeps.rs`.

@@ -445,9 +445,11 @@ fn lent<T: millstream_device::Pod + Send + Sync>(
 /// The CUDA C++ of single sweeps, of a gang's sweeps and of halos, each with the kernels of both types,
 /// and of slices, for compiling without running.
 pub(crate) fn cuda_sources() -> Vec<CudaSource> {
-    let gang = gang_sweeps::cuda_source(false, false);
-    let sweeps = [sweep::cuda_source(false), gang, halo::cuda_source("pack_f32")];
-    sweeps.into_iter().chain(gpu_slices::cuda_sources()).collect()
+    let sweeps = [false, true].map(sweep::cuda_source).into_iter();
+    let gangs = [(true, false), (true, true), (false, false), (false, true)];
+    let gangs = gangs.map(|(is_plain, is_double)| gang_sweeps::cuda_source(is_plain, is_double));
+    let halo = halo::cuda_source("pack_f32");
+    sweeps.chain(gangs).chain([halo]).chain(gpu_slices::cuda_sources()).collect()
 }
 
 /// A graph on `devices` host devices, in blocks, with links between them or without.

@@ -1,10 +1,11 @@
-//! One sweep by pulling, as a kernel: the twin of `sweep.cuh`.
+//! One sweep by pulling, as a kernel: the twin of `one_sweep.cuh`.
 
 use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 use millstream_device::{
     CudaSource, Grid, Kernel, KernelResult, Parameter, Read, Shared, Trusted, Value, Write,
+    cuda_text,
 };
 use parking_lot::Mutex;
 
@@ -52,8 +53,13 @@ pub(crate) const PART_WORDS: usize = 2;
 pub(crate) const REPORT: usize = 2;
 
 pub(crate) fn cuda_source(is_double: bool) -> CudaSource {
-    let entry = if is_double { "sweep_f64" } else { "sweep_f32" };
-    CudaSource::new("sweep.cuh", entry, include_str!("sweep.cuh")).structs(&[Settings::LAYOUT])
+    let text = swept_real(is_double).to_string() + cuda_text!("sweep.cuh", "one_sweep.cuh");
+    CudaSource::generated("one_sweep.cuh", "sweep", text).structs(&[Settings::LAYOUT])
+}
+
+/// The type of ranks, for the text that follows.
+pub(crate) fn swept_real(is_double: bool) -> &'static str {
+    if is_double { "using SweptReal = double;\n" } else { "using SweptReal = float;\n" }
 }
 
 /// The kernel.

@@ -123,25 +123,23 @@ __device__ void sweep_in_gang(const SweepGraph<Real>& graph, const SweepVertices
     }
 }
 
-#define MILLSTREAM_GANG_SWEEPS(entry, Real, threads, blocks, loads, is_plain)              \
-    extern "C" __global__ __launch_bounds__(threads, blocks) void entry(                   \
-        const SweepGraph<Real> graph, const SweepVertices<Real> vertices,                  \
-        const SweepGang<Real> gang, const SpanSet<u64> words, const Span<u32> host,        \
-        const Span<u64> report, const GangSweepSettings settings) {                        \
-        GangBarrier barrier(words, settings.here, settings.devices, host,                  \
-                            settings.patience_ns);                                            \
-        sweep_in_gang<Real, loads, is_plain>(graph, vertices, gang, barrier,               \
-                                             &words[settings.here][parts_word], report,    \
-                                             settings);                                    \
-    }
-
+// What is compiled: `SweptReal`, the type of ranks, and `is_plain_graph` are defined before.
+constexpr bool is_double = sizeof(SweptReal) == 8;
 // Short rows want threads; long ones want arcs in flight.
-// Two blocks would spill registers before sm_90.
-constexpr u32 plain_blocks = __CUDA_ARCH__ < 900 ? 1 : 2;
-MILLSTREAM_GANG_SWEEPS(plain_f32, float, 1024, plain_blocks, 4, true)
-MILLSTREAM_GANG_SWEEPS(plain_f64, double, 512, 2, 4, true)
-MILLSTREAM_GANG_SWEEPS(general_f32, float, 1024, 1, 8, false)
-MILLSTREAM_GANG_SWEEPS(general_f64, double, 1024, 1, 4, false)
+constexpr u32 sweep_loads = is_plain_graph || is_double ? 4 : 8;
+constexpr u32 sweep_threads = is_plain_graph && is_double ? 512 : 1024;
+// Two blocks of 1024 threads would spill registers before sm_90.
+constexpr u32 sweep_blocks = is_plain_graph && (is_double || __CUDA_ARCH__ >= 900) ? 2 : 1;
+
+extern "C" __global__ __launch_bounds__(sweep_threads, sweep_blocks) void sweeps(
+    const SweepGraph<SweptReal> graph, const SweepVertices<SweptReal> vertices,
+    const SweepGang<SweptReal> gang, const SpanSet<u64> words, const Span<u32> host,
+    const Span<u64> report, const GangSweepSettings settings) {
+    GangBarrier barrier(words, settings.here, settings.devices, host, settings.patience_ns);
+    u64* const parts = &words[settings.here][parts_word];
+    sweep_in_gang<SweptReal, sweep_loads, is_plain_graph>(graph, vertices, gang, barrier, parts, report,
+                                                          settings);
+}
 
 static_assert(GangBarrier::words_of_device <= parts_word, "as Rust allocates");
 

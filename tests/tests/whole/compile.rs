@@ -63,9 +63,7 @@ fn compile(
 fn entries(source: &CudaSource) -> Vec<&str> {
     match source.entry() {
         "process" => vec!["insert", "process", "pack", "split_receive", "undefer"],
-        "sweep_f32" => vec!["sweep_f32", "sweep_f64"],
         "pack_f32" => vec!["pack_f32", "pack_f64"],
-        "general_f32" => vec!["plain_f32", "plain_f64", "general_f32", "general_f64"],
         entry => vec![entry],
     }
 }

@@ -225,8 +225,8 @@ fn a_trap_on_one_rank() {
         ("fused", &["bfs", chain.path(), "--algorithm", "asynchronous"]),
         ("steps", &["sssp", chain.path(), "--weights", "unit", "--algorithm", "stepping"]),
         ("near_far", &["bfs", chain.path(), "--symmetrize", "--algorithm", "near-far"]),
-        ("plain_f32", &["pagerank", chain.path(), "--precision", "f32"]),
-        ("plain_f64", &["pagerank", chain.path(), "--precision", "f64"]),
+        ("sweeps", &["pagerank", chain.path(), "--precision", "f32"]),
+        ("sweeps", &["pagerank", chain.path(), "--precision", "f64"]),
         ("components_merged", &["cc", chain.path()]),
         ("components_outside_hub", &["cc", dense.path()]),
     ] {
