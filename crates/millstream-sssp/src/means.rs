@@ -11,6 +11,8 @@ const GPU_FACTOR: f64 = 640.0;
 /// For near and far piles; measured: see `docs/decisions/0025-near-and-far-piles.md`.
 const NEAR_FACTOR: f64 = 128.0;
 const GPU_NEAR_FACTOR: f64 = 256.0;
+/// The same for GPUs and graphs that spread like space, in which much is near at a time.
+const GPU_SPACE_FACTOR: f64 = 7.0;
 /// For searches in steps; measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
 const STEP_FACTOR: f64 = 1.1;
 
@@ -26,19 +28,21 @@ pub(crate) struct Means {
     degree: f64,
     /// The bits of the smallest weight.
     lightest: u32,
+    /// How much of the mean weight every arc has.
+    alike: f64,
 }
 
 impl Means {
     /// `None` for a graph without arcs. Looks at all weights once.
     pub(crate) fn of(graph: &CsrGraph) -> Option<Means> {
-        let (sum, lightest) = match graph.weights()? {
+        let (sum, lightest, least) = match graph.weights()? {
             Weights::Integer(weights) => {
                 let all =
                     weights.par_iter().in_pieces().map(|&weight| (u128::from(weight), weight));
                 let both =
                     |one: (u128, u32), other: (u128, u32)| (one.0 + other.0, one.1.min(other.1));
                 let (sum, lightest) = all.reduce(|| (0, u32::MAX), both);
-                (sum as f64, lightest)
+                (sum as f64, lightest, f64::from(lightest))
             }
             Weights::Real(weights) => {
                 let piece = |its: &[f32]| {
@@ -48,12 +52,14 @@ impl Means {
                 // Pieces are summed in order, so the result is the same for any number of threads.
                 let pieces: Vec<_> = weights.par_chunks(PIECE).map(piece).collect();
                 let lightest = pieces.iter().map(|piece| piece.1).fold(f32::INFINITY, f32::min);
-                (pieces.iter().map(|piece| piece.0).sum(), lightest.to_bits())
+                let sum: f64 = pieces.iter().map(|piece| piece.0).sum();
+                (sum, lightest.to_bits(), f64::from(lightest))
             }
         };
         let arcs = graph.arcs() as f64;
         let degree = arcs / f64::from(graph.vertices());
-        (arcs > 0.0).then_some(Means { weight: sum / arcs, degree, lightest })
+        let alike = if sum > 0.0 { least * arcs / sum } else { 1.0 };
+        (arcs > 0.0).then_some(Means { weight: sum / arcs, degree, lightest, alike })
     }
 
     /// The bits of the smallest weight.
@@ -72,6 +78,14 @@ impl Means {
     pub(crate) fn near(self, on_gpus: bool) -> Option<f64> {
         let factor = if on_gpus { GPU_NEAR_FACTOR } else { NEAR_FACTOR };
         distance(factor * self.weight / (self.degree * self.degree))
+    }
+
+    /// The same on GPUs for a graph that spreads like space. The more alike weights are, the less often
+    /// a vertex is visited again, however wide the step is.
+    pub(crate) fn near_in_space(self) -> Option<f64> {
+        let narrow = GPU_SPACE_FACTOR * self.weight / self.degree;
+        let wide = self.near(true)?;
+        distance(self.alike * wide + (1.0 - self.alike) * narrow.min(wide))
     }
 
     /// The width of a search's steps; `None` if all weights are 0.
@@ -99,8 +113,26 @@ mod tests {
         assert_eq!(star(2, 10), Some(3200.0));
         assert!(star(2, 20) > star(2, 10) && star(9, 10) < star(2, 10));
         assert_eq!((star(5, 0), star(1, 1)), (None, None));
-        let means = Means { weight: 10.0, degree: 4.0, lightest: 0 };
+        let means = Means { weight: 10.0, degree: 4.0, lightest: 0, alike: 0.0 };
         assert_eq!(means.step(), Some(5.0 * STEP_FACTOR));
+    }
+
+    #[test]
+    fn steps_in_space_are_narrow_unless_weights_are_alike() {
+        let ring = |weights: [u32; 2]| {
+            let edge = |at: u32| (at, (at + 1) % 100, weights[at as usize % 2]);
+            let edges: Vec<_> = (0..100).map(edge).collect();
+            Means::of(&CsrGraph::from_weighted_edges(100, &edges).unwrap())
+        };
+        let [alike, different] = [[7, 7], [0, 14]].map(|weights| ring(weights).unwrap());
+        assert_eq!(alike.near_in_space(), alike.near(true));
+        assert_eq!(different.near(true), alike.near(true));
+        assert_eq!(different.near_in_space(), Some(7.0 * GPU_SPACE_FACTOR));
+        let (few, between) = (Means { degree: 0.01, ..different }, ring([4, 10]).unwrap());
+        assert!(few.near_in_space() <= few.near(true));
+        assert!(between.near_in_space() > different.near_in_space());
+        assert!(between.near_in_space() < alike.near_in_space());
+        assert_eq!(ring([0, 0]).unwrap().near_in_space(), None);
     }
 
     #[test]

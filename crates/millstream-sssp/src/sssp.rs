@@ -147,11 +147,14 @@ impl Sssp {
         if matches!(algorithm, Algorithm::Stepping | Algorithm::NearFar) {
             check_kernels_push(context)?;
         }
-        let steps = step_graph(context, graph, partition.as_ref(), means, algorithm).await?;
-        if let Some(steps) = steps {
-            let (graph, automatic_delta) = (Uploaded::Stepping(steps), means.and_then(Means::step));
-            return Ok(Sssp { graph, weights, automatic_delta, options });
-        }
+        let depth = match step_graph(context, graph, partition.as_ref(), means, algorithm).await? {
+            Ok(steps) => {
+                let (graph, automatic_delta) =
+                    (Uploaded::Stepping(steps), means.and_then(Means::step));
+                return Ok(Sssp { graph, weights, automatic_delta, options });
+            }
+            Err(depth) => depth,
+        };
         let on_gpus = context.any_gpu();
         let balanced = || partition::edge_balanced_blocks(graph, context.devices().len());
         let partition = partition.unwrap_or_else(balanced);
@@ -161,8 +164,13 @@ impl Sssp {
         let near = NearGraph::rows(graph, &rows, is_real, algorithm).await?;
         let (graph, automatic_delta) = match near {
             Ok(near) => {
+                let is_space = || depth.unwrap_or_else(|| DepthProbe::new(graph)).is_space();
+                let step = means.and_then(|means| match on_gpus && is_space() {
+                    true => means.near_in_space(),
+                    false => means.near(on_gpus),
+                });
                 let near = NearGraph::new(graph, rows, near, (means, threshold));
-                (Uploaded::NearFar(near), means.and_then(|means| means.near(on_gpus)))
+                (Uploaded::NearFar(near), step)
             }
             Err(reason) if algorithm == Algorithm::NearFar => {
                 return Err(Error::NotNearFar { reason });
@@ -338,32 +346,33 @@ impl Sssp {
     }
 }
 
-/// The rows for a search in steps, if that is asked for, or if it is worth it and the rows fit.
+/// The rows for a search in steps, if that is asked for, or if it is worth it and the rows fit; else how
+/// the graph spreads, if that was found out.
 async fn step_graph(
     context: &Context,
     graph: &CsrGraph,
     partition: Option<&Partition>,
     means: Option<Means>,
     algorithm: Algorithm,
-) -> Result<Option<StepGraph>> {
+) -> Result<Result<StepGraph, Option<DepthProbe>>> {
     let depth = match algorithm {
         Algorithm::Auto if can_meet(context) => {
             let depth = DepthProbe::new(graph);
             if !is_worth_it(context, graph, depth) {
-                return Ok(None);
+                return Ok(Err(Some(depth)));
             }
             Some(depth)
         }
         Algorithm::Stepping if !can_meet(context) => return Err(Error::NotStepping),
         Algorithm::Stepping => None,
-        _ => return Ok(None),
+        _ => return Ok(Err(None)),
     };
     match StepGraph::new(context, graph, partition, (means, depth)).await {
         // The rows of one direction, which other algorithms need, may still fit.
         Err(Error::Traversal(error)) if algorithm == Algorithm::Auto && error.is_too_much() => {
-            Ok(None)
+            Ok(Err(depth))
         }
-        steps => steps.map(Some),
+        steps => steps.map(Ok),
     }
 }
 

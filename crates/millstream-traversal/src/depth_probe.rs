@@ -139,6 +139,22 @@ impl DepthProbe {
         self.are_few() || self.reached >= SPACE * self.inner
     }
 
+    /// Whether the graph spreads like a mesh of three dimensions: faster than a planar one, but so slowly that
+    /// it is not [near](DepthProbe::is_near).
+    ///
+    /// ```
+    /// use millstream_graph::generate::{self, GenerateOptions};
+    /// use millstream_traversal::DepthProbe;
+    ///
+    /// let options = GenerateOptions::default();
+    /// assert!(!DepthProbe::new(&generate::grid(100, 100, &options)?).is_space());
+    /// assert!(!DepthProbe::new(&generate::kron(9, 8, &options)?).is_space());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn is_space(self) -> bool {
+        !self.is_near() && self.reached >= PLANE * self.inner
+    }
+
     /// Whether less than eight levels have half of the vertices: too few to say how the graph spreads.
     pub fn are_few(self) -> bool {
         self.middle < FEW
@@ -198,6 +214,7 @@ mod tests {
         let mesh = CsrGraph::from_edges(300 * 303, &edges).unwrap();
         let probe = DepthProbe::new(&mesh);
         assert!(!probe.is_near() && probe.is_deep() && !probe.is_chain_like(), "{probe:?}");
+        assert!(!probe.is_space(), "{probe:?}");
     }
 
     /// A cube of 40 vertices a side, each with 6 neighbours, or 26.
@@ -218,7 +235,7 @@ mod tests {
             }
             let cube = CsrGraph::from_edges(SIDE.pow(3) as u32, &edges).unwrap();
             let probe = DepthProbe::new(&cube);
-            assert!(!probe.is_near() && !probe.is_deep(), "{probe:?}");
+            assert!(probe.is_space() && !probe.is_near() && !probe.is_deep(), "{probe:?}");
         }
     }
 
