@@ -93,17 +93,21 @@ fn steps_that_make_too_many_wait_become_shorter() {
     if !can(&context) {
         return;
     }
-    // In three dimensions much is near at a time.
+    // In three dimensions much is near at a time, and steps are wide where weights are alike.
     let side = scaled(64, 24);
     let cube = mesh([side; 3], &[[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
-    let weights = generate::random_weights(&cube, 1000, 1);
-    let graph = sssp::with_weights(&cube, weights);
+    let Weights::Integer(mut weights) = generate::random_weights(&cube, 1000, 1) else {
+        panic!("no integers")
+    };
+    weights.iter_mut().for_each(|weight| *weight += 1000);
+    let graph = sssp::with_weights(&cube, Weights::Integer(weights));
     let center = graph.vertices() / 2;
     let parts = || partition::contiguous_blocks(&graph, context.devices().len());
     let mut found = Vec::new();
     let is_shorter = |found: &[Option<f64>]| found.last() < found.first();
-    // Less and less room, until the step is not the first search's.
-    for bits in (0..20).rev() {
+    // Less and less room, which host devices do not look at, until the step is not the first search's.
+    let are_gpus = context.devices().iter().all(is_gpu);
+    for bits in (0..20).rev().take(if are_gpus { 20 } else { 2 }) {
         let mut options = by_piles();
         options.waiting = 1 << bits;
         let upload = Sssp::with_partition(&context, &graph, parts(), options);
@@ -117,7 +121,7 @@ fn steps_that_make_too_many_wait_become_shorter() {
             break;
         }
     }
-    assert!(is_shorter(&found) == context.devices().iter().all(is_gpu), "{found:?}");
+    assert!(is_shorter(&found) == are_gpus, "{found:?}");
 }
 
 /// Rows that are not packed, arcs that have no reverse, limits.
