@@ -18,7 +18,8 @@ pub enum Algorithm {
     ///   on a single GPU;
     /// * or has more arcs, up to 256 a vertex, and is not near, on several devices only if it is mesh-like.
     ///
-    /// Such a graph is searched by `NearFar` where that is possible, else by `Asynchronous`.
+    /// Such a graph is searched by `NearFar` where that is possible, else by `Asynchronous`, but by `Stepping`
+    /// on GPUs if it [spreads like space](millstream_traversal::DepthProbe::is_space).
     #[default]
     Auto,
     /// On the distributed worklist, in no order but that of the soft priority

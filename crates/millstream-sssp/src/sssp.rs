@@ -162,9 +162,9 @@ impl Sssp {
         let threshold = means.and_then(|means| means.threshold(on_gpus));
         let is_real = matches!(weights, WeightType::Real);
         let near = NearGraph::rows(graph, &rows, is_real, algorithm).await?;
+        let is_space = || depth.unwrap_or_else(|| DepthProbe::new(graph)).is_space();
         let (graph, automatic_delta) = match near {
             Ok(near) => {
-                let is_space = || depth.unwrap_or_else(|| DepthProbe::new(graph)).is_space();
                 let step = means.and_then(|means| match on_gpus && is_space() {
                     true => means.near_in_space(),
                     false => means.near(on_gpus),
@@ -174,6 +174,14 @@ impl Sssp {
             }
             Err(reason) if algorithm == Algorithm::NearFar => {
                 return Err(Error::NotNearFar { reason });
+            }
+            Err(_) if algorithm == Algorithm::Auto && context.all_gpus() && is_space() => {
+                match scattered_space(context, graph, rows.partition(), (means, depth)).await? {
+                    Some(steps) => {
+                        (Uploaded::Stepping(steps), means.and_then(Means::near_in_space))
+                    }
+                    None => (Uploaded::Asynchronous(rows), threshold),
+                }
             }
             Err(_) => (Uploaded::Asynchronous(rows), threshold),
         };
@@ -367,12 +375,33 @@ async fn step_graph(
         Algorithm::Stepping => None,
         _ => return Ok(Err(None)),
     };
-    match StepGraph::new(context, graph, partition, (means, depth)).await {
+    let steps = StepGraph::new(context, graph, partition, (means, depth)).await;
+    match algorithm {
         // The rows of one direction, which other algorithms need, may still fit.
-        Err(Error::Traversal(error)) if algorithm == Algorithm::Auto && error.is_too_much() => {
-            Ok(Err(depth))
-        }
-        steps => steps.map(Ok),
+        Algorithm::Auto => Ok(if_they_fit(steps)?.ok_or(depth)),
+        _ => steps.map(Ok),
+    }
+}
+
+/// The same for a graph that spreads like space, whose parts near and far piles cannot search: on a worklist,
+/// GPUs would visit its vertices ten times.
+async fn scattered_space(
+    context: &Context,
+    graph: &CsrGraph,
+    partition: &Partition,
+    known: (Option<Means>, Option<DepthProbe>),
+) -> Result<Option<StepGraph>> {
+    match can_meet(context) {
+        true => if_they_fit(StepGraph::new(context, graph, Some(partition), known).await),
+        false => Ok(None),
+    }
+}
+
+/// `None` if there is no room for the rows.
+fn if_they_fit(steps: Result<StepGraph>) -> Result<Option<StepGraph>> {
+    match steps {
+        Err(Error::Traversal(error)) if error.is_too_much() => Ok(None),
+        steps => steps.map(Some),
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::{Duration, Instant};
 
 use millstream::bfs::{self, Bfs, Levels};
-use millstream::flow::Context;
+use millstream::flow::{Context, Gang};
 use millstream::graph::{CsrGraph, Weights, generate, partition, reference, source, validate};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions};
 use millstream::traversal::internals::{Attempt, NearFar, NearRows, RowWidth};
@@ -81,6 +81,29 @@ fn near_and_far_on_meshes() {
         for (graph, algorithm) in [(band, NearFar), (cube, NearFar), (wide, LevelSynchronous)] {
             let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
             assert_eq!(bfs.algorithm(), algorithm);
+        }
+    }
+}
+
+/// In space, GPUs whose parts are scattered go in steps that are as wide as those of near and far piles.
+#[test]
+fn scattered_parts_of_space_go_in_steps() {
+    let context = context();
+    let devices = context.devices();
+    if devices.len() < 2 || !devices.iter().all(is_gpu) || !Gang::is_possible(&context) {
+        return skip(Needs::Peers, "one device has one part, and devices must be able to meet");
+    }
+    let cube = mesh([40; 3], &[[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
+    let square = mesh([250, 250, 1], &[[1, 0, 0], [0, 1, 0]]);
+    for (graph, expected) in [(cube, Algorithm::Stepping), (square, Algorithm::Asynchronous)] {
+        let graph = sssp::with_weights(&graph, generate::random_weights(&graph, 1000, 1));
+        let parts = partition::random(&graph, devices.len(), 1);
+        let upload = Sssp::with_partition(&context, &graph, parts, SsspOptions::default());
+        let sssp = context.block_on(upload).unwrap().unwrap();
+        assert_eq!(sssp.algorithm(), expected);
+        if scaled(true, false) {
+            let result = context.block_on(sssp.run(&[0])).unwrap().unwrap();
+            sssp::check(&format!("{expected}"), &graph, &[0], &result);
         }
     }
 }
