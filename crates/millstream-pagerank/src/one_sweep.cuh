@@ -4,8 +4,7 @@
 namespace millstream {
 
 // `totals` has four words of the device that are 0 between kernels, and behind them the parts of shared
-// rows; the two sums
-// go to `report`, words of the host, as the bits of a double.
+// rows; the two sums go to `report`, words of the host, as the bits of a double.
 template <class Real>
 __device__ void sweep_once(const SweepGraph<Real>& graph, const SweepVertices<Real>& vertices,
                            Span<const Real> given, Span<Real> gives, Span<u64> totals,

@@ -42,7 +42,7 @@ pub struct SsspOptions {
     /// Whether to find predecessors too; packets are twice as large then.
     pub predecessors: bool,
     /// Steps of the priority threshold \[G §4.4\], or those of a search in steps, in the unit of the
-    /// weights; automatic ones come from the mean weight and the mean degree.
+    /// weights; automatic ones come from the mean weight, the mean degree and, in space, the lightest weight.
     pub delta: Delta,
     /// Stepping search only: once a step is settled, the vertices that are left pull if the arcs that enter
     /// them are fewer than those that enter the step's vertices, times `pull`; otherwise the step's vertices
