@@ -384,7 +384,7 @@ async fn step_graph(
 }
 
 /// The same for a graph that spreads like space, whose parts near and far piles cannot search: on a worklist,
-/// GPUs would visit its vertices ten times.
+/// two GPUs took 1.8 to 8 times as long (`docs/measurements/algorithms.md`).
 async fn scattered_space(
     context: &Context,
     graph: &CsrGraph,
