@@ -40,8 +40,8 @@ def write(path, vertices, sources, targets, both_ways=True):
     print(f"{vertices} vertices, {len(targets)} arcs, {degrees.max()} at most of a vertex")
 
 
-def mesh(path, size, steps, shuffled=False):
-    """A lattice, with edges to what lies as far away as `steps` say."""
+def mesh(path, size, steps, kept=1, shuffled=False):
+    """A lattice, with edges to what lies as far away as `steps` say, or so large a part of them."""
     ids = np.arange(np.prod(size)).reshape(size)
     edges = []
     for step in steps:
@@ -49,6 +49,9 @@ def mesh(path, size, steps, shuffled=False):
         there = tuple(slice(max(0, by), min(all, all + by)) for by, all in zip(step, size))
         edges.append((ids[here].ravel(), ids[there].ravel()))
     sources, targets = (np.concatenate(ends) for ends in zip(*edges))
+    if kept < 1:
+        is_kept = random.random(sources.size) < kept
+        sources, targets = sources[is_kept], targets[is_kept]
     if shuffled:
         names = random.permutation(ids.size)
         sources, targets = names[sources], names[targets]
@@ -150,6 +153,12 @@ KINDS = {
         path, (2048, 2048), [RIGHT, DOWN, FALLING, RISING, (0, 2), (2, 0)]
     ),
     "mesh24": lambda path: mesh(path, (2048, 2048), SQUARE24),
+    "shuffled-road": lambda path: mesh(
+        path, (4900, 4900), [RIGHT, DOWN], kept=0.605, shuffled=True
+    ),
+    "shuffled-mesh6": lambda path: mesh(
+        path, (4000, 4000), [RIGHT, DOWN, FALLING], shuffled=True
+    ),
     "triangles": lambda path: triangles(path, 4000),
     "cube": lambda path: mesh(path, (256, 256, 256), CUBE),
     "shuffled-cube": lambda path: mesh(path, (256, 256, 256), CUBE, shuffled=True),

@@ -8,8 +8,8 @@ use std::fmt;
 pub enum Algorithm {
     /// Level by level where the devices can, unless the graph has thin levels. Such a graph is searched by
     /// near and far piles where that is possible; else asynchronously on several GPUs if it is
-    /// [deep](millstream_traversal::DepthProbe::is_deep), and on several host devices if it is
-    /// [chain-like](millstream_traversal::DepthProbe::is_chain_like), since meeting after each level would
+    /// [deep](millstream_graph::DepthProbe::is_deep), and on several host devices if it is
+    /// [chain-like](millstream_graph::DepthProbe::is_chain_like), since meeting after each level would
     /// take longer than the level (`docs/decisions/0025-near-and-far-piles.md`). Whether levels may be
     /// bottom-up depends on the graph: see [`Bfs::with_options`](crate::Bfs::with_options).
     #[default]

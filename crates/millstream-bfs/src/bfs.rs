@@ -3,14 +3,12 @@
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_graph::{CsrGraph, DepthProbe, Partition};
 use millstream_traversal::internals::{
-    Answer, Attempt, NearFar, NearRows, Outcome, Settings, can_meet, check_kernels_push,
+    Answer, Attempt, NearFar, NearRows, Outcome, Regions, Settings, can_meet, check_kernels_push,
     check_partition, run,
 };
-use millstream_traversal::{
-    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, UNREACHED, Unsuitable,
-};
+use millstream_traversal::{Columns, DegreeOrder, DistributedGraph, Layout, UNREACHED, Unsuitable};
 
 use crate::algorithm::Algorithm;
 use crate::hubs::Hubs;
@@ -42,6 +40,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Bfs {
     graph: DistributedGraph,
+    regions: Option<Regions>,
     order: Option<DegreeOrder>,
     incoming: Incoming,
     isolated: Isolated,
@@ -130,13 +129,10 @@ impl Bfs {
         graph: &CsrGraph,
         options: BfsOptions,
     ) -> Result<Bfs> {
-        let partition = partition::edge_balanced_blocks(graph, context.devices().len());
-        Bfs::with_partition(context, graph, partition, options).await
+        Bfs::boxed_upload(context, graph, None, options).await
     }
 
     /// As [`Bfs::with_options`], in the parts of `partition`, one for each device.
-    /// Of a road map [`partition::automatic`] gives parts that cut few arcs, with METIS, which takes
-    /// a while.
     ///
     /// # Errors
     /// As [`Bfs::with_options`]; a partition that does not fit.
@@ -149,14 +145,14 @@ impl Bfs {
         partition: Partition,
         options: BfsOptions,
     ) -> Result<Bfs> {
-        Bfs::boxed_upload(context, graph, partition, options).await
+        Bfs::boxed_upload(context, graph, Some(partition), options).await
     }
 
     /// Boxed, so that it is compiled once here, not in every crate that calls it.
     fn boxed_upload<'a>(
         context: &'a Context,
         graph: &'a CsrGraph,
-        partition: Partition,
+        partition: Option<Partition>,
         options: BfsOptions,
     ) -> BoxFuture<'a, Result<Bfs>> {
         Bfs::upload(context, graph, partition, options).boxed()
@@ -165,10 +161,12 @@ impl Bfs {
     async fn upload(
         context: &Context,
         graph: &CsrGraph,
-        partition: Partition,
+        partition: Option<Partition>,
         options: BfsOptions,
     ) -> Result<Bfs> {
         options.check()?;
+        let given = partition.map(|partition| (partition, None));
+        let (partition, regions) = given.unwrap_or_else(|| Regions::of(context, graph));
         check_partition(context, graph, &partition)?;
         let algorithm = options.algorithm;
         let depth = match algorithm {
@@ -201,7 +199,7 @@ impl Bfs {
             hubs => hubs.transpose()?,
         };
         let graph = distributed;
-        Ok(Bfs { graph, order, incoming, isolated, near, hubs, depth, options })
+        Ok(Bfs { graph, regions, order, incoming, isolated, near, hubs, depth, options })
     }
 
     /// How runs go.
@@ -256,11 +254,12 @@ impl Bfs {
 
     /// What was made for searches beside the graph's rows.
     pub fn layouts(&self) -> Vec<Layout> {
+        let regions = self.regions.map(|regions| regions.layout(&self.graph));
         let order = self.order.map(|order| order.layout(&self.graph));
         let (incoming, near) =
             (self.incoming.layout(), self.near.as_ref().ok().map(NearRows::layout));
         let hubs = self.hubs.as_ref().map(Hubs::layout);
-        [order, incoming, near, hubs].into_iter().flatten().collect()
+        [regions, order, incoming, near, hubs].into_iter().flatten().collect()
     }
 
     /// Searches from `sources`, all at level 0. Runs on one context do not

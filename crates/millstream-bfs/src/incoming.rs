@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, partition};
+use millstream_graph::{CsrGraph, DepthProbe, partition};
 use millstream_traversal::internals::{Survey, rows_with_arcs};
-use millstream_traversal::{Columns, DepthProbe, DistributedGraph, Layout, LayoutKind};
+use millstream_traversal::{Columns, DistributedGraph, Layout, LayoutKind};
 
 use crate::Result;
 use crate::isolated::Isolated;

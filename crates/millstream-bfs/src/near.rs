@@ -1,9 +1,9 @@
 //! Whether a graph is searched by near and far piles.
 
 use millstream_flow::Context;
-use millstream_graph::CsrGraph;
+use millstream_graph::{CsrGraph, DepthProbe};
 use millstream_traversal::internals::{NearRows, RowWidth};
-use millstream_traversal::{DepthProbe, DistributedGraph, Unsuitable};
+use millstream_traversal::{DistributedGraph, Unsuitable};
 
 use crate::Result;
 use crate::algorithm::Algorithm;

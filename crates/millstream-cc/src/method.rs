@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use millstream_graph::CsrGraph;
-use millstream_traversal::DepthProbe;
+use millstream_graph::{CsrGraph, DepthProbe};
 
 /// Which arcs of a resident graph are hooked. This is not an option: the graph's shape decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -91,7 +91,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     job.common.source = Some(original_ids(&graph, &sources));
     let partition = spread.partition(&graph, context.devices().len())?;
     job.partitioned();
-    let upload = Bfs::with_partition(&context, &graph, partition, options);
+    let upload = async {
+        match partition {
+            Some(partition) => Bfs::with_partition(&context, &graph, partition, options).await,
+            None => Bfs::with_options(&context, &graph, options).await,
+        }
+    };
     let run = async |bfs: &Bfs| bfs.run(&sources).await;
     let (result, layouts) = job
         .run("searching", upload, Bfs::layouts, run)?

@@ -77,7 +77,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     } else {
         let partition = spread.partition(&graph, context.devices().len())?;
         job.partitioned();
-        let upload = Cc::with_partition(&context, &graph, partition, options);
+        let upload = async {
+            match partition {
+                Some(partition) => Cc::with_partition(&context, &graph, partition, options).await,
+                None => Cc::with_options(&context, &graph, options).await,
+            }
+        };
         job.run("searching", upload, Cc::layouts, async |cc: &Cc| cc.run().await)??
     };
     job.verify(|| validate::weak_components(&graph, &result.labels));

@@ -21,7 +21,8 @@ use crate::progress::phase;
 pub(crate) struct Spread {
     #[command(flatten)]
     devices: LinkedDeviceOptions,
-    /// How vertices are spread over the devices; edges unless given.
+    /// How vertices are spread over the devices. Unless given, edges, but regions for BFS and SSSP on several
+    /// devices with GPUs among them, if blocks cut more than a sixteenth of the arcs of a mesh-like graph.
     #[arg(long, value_enum, help_heading = "Partition")]
     partitioner: Option<Partitioner>,
 }
@@ -169,6 +170,8 @@ pub(crate) enum Partitioner {
     Edges,
     /// A hash of the vertex.
     Random,
+    /// Neighbouring regions with equally many arcs, for meshes whose ids have no locality.
+    Regions,
     /// Few arcs between parts.
     #[cfg(feature = "metis")]
     Metis,
@@ -180,6 +183,7 @@ impl Partitioner {
             Partitioner::Blocks => Ok(partition::contiguous_blocks(graph, parts)),
             Partitioner::Edges => Ok(partition::edge_balanced_blocks(graph, parts)),
             Partitioner::Random => Ok(partition::random(graph, parts, 0)),
+            Partitioner::Regions => Ok(partition::region_blocks(graph, parts)),
             #[cfg(feature = "metis")]
             Partitioner::Metis => Ok(crate::c_libraries::metis(graph, parts)?),
         })
@@ -211,25 +215,17 @@ impl Spread {
         self.devices.topology()
     }
 
-    pub(crate) fn partition(&self, graph: &CsrGraph, parts: usize) -> Result<Partition, Error> {
-        self.partitioner.unwrap_or(Partitioner::Edges).divide(graph, parts)
-    }
-
     /// Whether `--partitioner` is given.
     pub(crate) fn has_partitioner(&self) -> bool {
         self.partitioner.is_some()
     }
 
-    /// The partition that `--partitioner` asks for; `None` if it is edges or not given: then the
-    /// algorithm decides which arcs (incoming or outgoing) to balance.
-    pub(crate) fn chosen_partition(
+    /// The partition that `--partitioner` asks for; `None` if it is not given: the algorithm decides then.
+    pub(crate) fn partition(
         &self,
         graph: &CsrGraph,
         parts: usize,
     ) -> Result<Option<Partition>, Error> {
-        match self.partitioner {
-            None | Some(Partitioner::Edges) => Ok(None),
-            Some(partitioner) => partitioner.divide(graph, parts).map(Some),
-        }
+        self.partitioner.map(|partitioner| partitioner.divide(graph, parts)).transpose()
     }
 }

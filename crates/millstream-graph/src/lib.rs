@@ -21,6 +21,7 @@ pub mod build;
 mod changed;
 mod csr;
 mod degrees;
+mod depth_probe;
 mod format;
 pub mod generate;
 mod mill;
@@ -42,6 +43,7 @@ pub mod write;
 
 pub use csr::{CsrGraph, GraphError};
 pub use degrees::{Degrees, RowIndex};
+pub use depth_probe::DepthProbe;
 pub use format::Format;
 pub use partition::Partition;
 pub use symmetric::imbalance;

@@ -13,8 +13,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use millstream_graph::pieces::InPieces;
-use millstream_graph::{CsrGraph, Degrees, Partition, partition};
-use millstream_traversal::DepthProbe;
+use millstream_graph::{CsrGraph, Degrees, DepthProbe, Partition, partition};
 use rayon::prelude::*;
 
 /// Rows of a slice: the threads of a warp.

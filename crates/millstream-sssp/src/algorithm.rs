@@ -12,14 +12,13 @@ pub enum Algorithm {
     /// cost more than the work between (`docs/decisions/0025-near-and-far-piles.md`). That is expected of a
     /// graph that
     ///
-    /// * is [deep](millstream_traversal::DepthProbe::is_deep), which takes milliseconds to find out;
+    /// * is [deep](millstream_graph::DepthProbe::is_deep), which takes milliseconds to find out;
     /// * or is [mesh-like](millstream_graph::partition::is_mesh_like), with up to four arcs a vertex as a
-    ///   rule, on GPUs only if it is not [near](millstream_traversal::DepthProbe::is_near), or is a forest
+    ///   rule, on GPUs only if it is not [near](millstream_graph::DepthProbe::is_near), or is a forest
     ///   on a single GPU;
     /// * or has more arcs, up to 256 a vertex, and is not near, on several devices only if it is mesh-like.
     ///
-    /// Such a graph is searched by `NearFar` where that is possible, else by `Asynchronous`, but by `Stepping`
-    /// on GPUs if it [spreads like space](millstream_traversal::DepthProbe::is_space).
+    /// Such a graph is searched by `NearFar` where that is possible, else by `Asynchronous`.
     #[default]
     Auto,
     /// On the distributed worklist, in no order but that of the soft priority

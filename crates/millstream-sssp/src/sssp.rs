@@ -6,12 +6,12 @@ use futures_util::future::BoxFuture;
 use millstream_flow::Context;
 use millstream_graph::pieces::InPieces;
 use millstream_graph::reference::Distances;
-use millstream_graph::{CsrGraph, Partition, Weights, partition};
+use millstream_graph::{CsrGraph, DepthProbe, Partition, Weights};
 use millstream_traversal::internals::{
-    Answer, Attempt, Outcome, Settings, Value, can_meet, check_kernels_push, run,
+    Answer, Attempt, Outcome, Regions, Settings, Value, can_meet, check_kernels_push, run,
 };
 use millstream_traversal::{
-    Columns, Delta, DepthProbe, DistributedGraph, Error as TraversalError, Layout, UNREACHED,
+    Columns, Delta, DistributedGraph, Error as TraversalError, Layout, UNREACHED,
 };
 use rayon::prelude::*;
 
@@ -44,6 +44,7 @@ use crate::{Error, Result};
 pub struct Sssp {
     graph: Uploaded,
     weights: WeightType,
+    regions: Option<Regions>,
     automatic_delta: Option<f64>,
     options: SsspOptions,
 }
@@ -107,8 +108,6 @@ impl Sssp {
     }
 
     /// As [`Sssp::with_options`], in the parts of `partition`, one for each device.
-    /// Of a road map [`partition::automatic`] gives parts that cut few arcs, with METIS, which takes
-    /// a while.
     ///
     /// # Errors
     /// As [`Sssp::with_options`]; a partition that does not fit.
@@ -151,13 +150,13 @@ impl Sssp {
             Ok(steps) => {
                 let (graph, automatic_delta) =
                     (Uploaded::Stepping(steps), means.and_then(Means::step));
-                return Ok(Sssp { graph, weights, automatic_delta, options });
+                return Ok(Sssp { graph, weights, regions: None, automatic_delta, options });
             }
             Err(depth) => depth,
         };
         let on_gpus = context.any_gpu();
-        let balanced = || partition::edge_balanced_blocks(graph, context.devices().len());
-        let partition = partition.unwrap_or_else(balanced);
+        let given = partition.map(|partition| (partition, None));
+        let (partition, regions) = given.unwrap_or_else(|| Regions::of(context, graph));
         let rows = DistributedGraph::new(context, graph, partition, Columns::Weighted).await?;
         let threshold = means.and_then(|means| means.threshold(on_gpus));
         let is_real = matches!(weights, WeightType::Real);
@@ -175,17 +174,9 @@ impl Sssp {
             Err(reason) if algorithm == Algorithm::NearFar => {
                 return Err(Error::NotNearFar { reason });
             }
-            Err(_) if algorithm == Algorithm::Auto && context.all_gpus() && is_space() => {
-                match scattered_space(context, graph, rows.partition(), (means, depth)).await? {
-                    Some(steps) => {
-                        (Uploaded::Stepping(steps), means.and_then(Means::near_in_space))
-                    }
-                    None => (Uploaded::Asynchronous(rows), threshold),
-                }
-            }
             Err(_) => (Uploaded::Asynchronous(rows), threshold),
         };
-        Ok(Sssp { graph, weights, automatic_delta, options })
+        Ok(Sssp { graph, weights, regions, automatic_delta, options })
     }
 
     /// How runs go.
@@ -218,11 +209,13 @@ impl Sssp {
 
     /// What was made for searches beside the graph's rows, or in their place.
     pub fn layouts(&self) -> Vec<Layout> {
-        match &self.graph {
-            Uploaded::Asynchronous(_) => Vec::new(),
-            Uploaded::Stepping(graph) => vec![graph.layout()],
-            Uploaded::NearFar(near) => vec![near.rows.layout()],
-        }
+        let (graph, rows) = match &self.graph {
+            Uploaded::Asynchronous(graph) => (Some(graph), None),
+            Uploaded::Stepping(graph) => (None, Some(graph.layout())),
+            Uploaded::NearFar(near) => (Some(&near.graph), Some(near.rows.layout())),
+        };
+        let regions = self.regions.zip(graph).map(|(regions, graph)| regions.layout(graph));
+        [regions, rows].into_iter().flatten().collect()
     }
 
     /// The algorithm that runs: never [`Algorithm::Auto`]. If it gives a search up, another algorithm
@@ -375,33 +368,12 @@ async fn step_graph(
         Algorithm::Stepping => None,
         _ => return Ok(Err(None)),
     };
-    let steps = StepGraph::new(context, graph, partition, (means, depth)).await;
-    match algorithm {
+    match StepGraph::new(context, graph, partition, (means, depth)).await {
         // The rows of one direction, which other algorithms need, may still fit.
-        Algorithm::Auto => Ok(if_they_fit(steps)?.ok_or(depth)),
-        _ => steps.map(Ok),
-    }
-}
-
-/// The same for a graph that spreads like space, whose parts near and far piles cannot search: on a worklist,
-/// two GPUs took 1.8 to 8 times as long (`docs/measurements/algorithms.md`).
-async fn scattered_space(
-    context: &Context,
-    graph: &CsrGraph,
-    partition: &Partition,
-    known: (Option<Means>, Option<DepthProbe>),
-) -> Result<Option<StepGraph>> {
-    match can_meet(context) {
-        true => if_they_fit(StepGraph::new(context, graph, Some(partition), known).await),
-        false => Ok(None),
-    }
-}
-
-/// `None` if there is no room for the rows.
-fn if_they_fit(steps: Result<StepGraph>) -> Result<Option<StepGraph>> {
-    match steps {
-        Err(Error::Traversal(error)) if error.is_too_much() => Ok(None),
-        steps => steps.map(Some),
+        Err(Error::Traversal(error)) if algorithm == Algorithm::Auto && error.is_too_much() => {
+            Ok(Err(depth))
+        }
+        steps => steps.map(Ok),
     }
 }
 

@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::lock::Mutex;
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition, RowIndex, partition};
+use millstream_graph::{CsrGraph, DepthProbe, Partition, RowIndex, partition};
 use millstream_traversal::internals::{Entering, RowWidth, check_partition, check_rows};
-use millstream_traversal::{
-    Columns, DegreeOrder, DepthProbe, DistributedGraph, Layout, LayoutKind, Part,
-};
+use millstream_traversal::{Columns, DegreeOrder, DistributedGraph, Layout, LayoutKind, Part};
 
 use crate::divided_rows::divided;
 use crate::means::Means;

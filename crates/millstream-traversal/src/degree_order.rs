@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use millstream_flow::Context;
-use millstream_graph::{CsrGraph, Partition, partition};
+use millstream_graph::{CsrGraph, DepthProbe, Partition, partition};
 
-use crate::{DepthProbe, DistributedGraph, Layout, LayoutKind};
+use crate::{DistributedGraph, Layout, LayoutKind};
 
 /// What putting vertices into the order of their degrees has taken.
 #[derive(Clone, Copy, Debug)]

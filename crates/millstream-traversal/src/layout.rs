@@ -20,6 +20,8 @@ pub struct Layout {
 pub enum LayoutKind {
     /// The vertices of each device numbered by their degrees.
     DegreeOrder,
+    /// The vertices of each device are those of neighbouring regions.
+    Regions,
     /// Short rows in 16 bytes each, or 32 with weights, for near and far piles.
     PackedRows,
     /// Each vertex's neighbour with the most arcs; for searches by levels also the longest rows
@@ -38,6 +40,7 @@ impl fmt::Display for LayoutKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             LayoutKind::DegreeOrder => "degree order",
+            LayoutKind::Regions => "regions",
             LayoutKind::PackedRows => "packed rows",
             LayoutKind::Hubs => "hubs",
             LayoutKind::Transpose => "transpose",

@@ -308,7 +308,7 @@ fn roads_and_kronecker_graphs() {
         ("kron", generate::kron(14, 16, &options).unwrap()),
     ] {
         let (context, options) = (host(4), CcOptions::default());
-        let resident = run(&context, &graph, partition::automatic(&graph, 4), options);
+        let resident = run(&context, &graph, partition::region_blocks(&graph, 4), options);
         check(name, &graph, &options, &resident);
         // Many more segments than one device has buffers.
         let mut options = options;

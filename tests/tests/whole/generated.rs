@@ -12,7 +12,7 @@ fn last_level(graph: &CsrGraph, source: u32) -> u32 {
     let context = Context::builder().devices(Devices::host(4)).build().unwrap();
     let mut options = BfsOptions::default();
     options.predecessors = true;
-    let parts = partition::automatic(graph, 4);
+    let parts = partition::region_blocks(graph, 4);
     let search = async {
         let bfs = Bfs::with_partition(&context, graph, parts, options).await?;
         bfs.run(&[source]).await

@@ -29,7 +29,7 @@ pub(crate) fn partitions(graph: &CsrGraph, parts: usize) -> Vec<Partition> {
         partition::contiguous_blocks(graph, parts),
         partition::edge_balanced_blocks(graph, parts),
         partition::random(graph, parts, 1),
-        partition::automatic(graph, parts),
+        partition::region_blocks(graph, parts),
     ];
     all.extend(partition::metis(graph, parts));
     all

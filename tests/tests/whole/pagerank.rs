@@ -371,7 +371,7 @@ fn roads_and_kronecker_graphs() {
                 let mut options = PageRankOptions::default();
                 options.algorithm = algorithm;
                 options.precision = precision;
-                let parts = partition::automatic(&graph, 4);
+                let parts = partition::region_blocks(&graph, 4);
                 let context = host(4);
                 let result = context.block_on(async {
                     let graph =

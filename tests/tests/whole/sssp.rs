@@ -263,7 +263,7 @@ fn roads_and_kronecker_graphs() {
             let mut options = SsspOptions::default();
             options.delta = delta;
             options.predecessors = delta == Delta::Auto;
-            let parts = partition::automatic(&graph, 4);
+            let parts = partition::region_blocks(&graph, 4);
             let result = run(&host(4), &graph, parts, options, &[source]).unwrap();
             check(name, &graph, &[source], &result);
             println!(

@@ -197,7 +197,7 @@ fn low_diameter_graphs_go_in_steps_and_mesh_like_ones_do_not() {
         assert_eq!(sssp.algorithm(), algorithm);
         let busiest = source::max_degree(&graph).unwrap();
         for algorithm in [Algorithm::Asynchronous, Algorithm::Stepping, algorithm] {
-            let parts = partition::automatic(&graph, 4);
+            let parts = partition::region_blocks(&graph, 4);
             let options = SsspOptions::default();
             let result = run_as(algorithm, &context, &graph, parts, options, &[busiest]).unwrap();
             check("either way", &graph, &[busiest], &result);

@@ -89,7 +89,7 @@ fn rows_of_tables_end_without_blanks() {
 #[test]
 fn partition_says_how_well_it_divides() {
     let karate = dataset("karate.mtx");
-    for partitioner in ["blocks", "edges", "random", "metis"] {
+    for partitioner in ["blocks", "edges", "random", "regions", "metis"] {
         let folder = Folder::new();
         let parts = folder.path("parts.txt");
         let options = ["--parts", "3", "--partitioner", partitioner, "--output", &parts];

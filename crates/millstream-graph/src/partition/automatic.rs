@@ -4,27 +4,52 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
-use super::{Partition, edge_balanced_blocks};
+use super::{Partition, edge_balanced_blocks, region_blocks};
 use crate::pieces::InPieces;
-use crate::{CsrGraph, Degrees};
+use crate::{CsrGraph, Degrees, DepthProbe};
 
 /// A vertex with more arcs than this is a hub. Vertices of road maps have at most 10 arcs, those of
 /// finite elements seldom more than 30.
 const HUB: u64 = 32;
 
-/// [METIS](super::metis()) for mesh-like graphs, if it is compiled in and can take the graph, and
-/// [`edge_balanced_blocks`] for all others. On a power-law graph METIS takes many times as long to
-/// cut a few percent fewer arcs than blocks; on a mesh it cuts several times fewer. For 24 M
-/// vertices METIS takes 16 s, and searches on GPUs that are peers gain little by it.
+/// Vertices, evenly spread, whose arcs tell how many are cut.
+const SAMPLE: u32 = 1 << 12;
+/// Parts are scattered if more than one of so many arcs is cut.
+const SCATTERED: u64 = 16;
+
+/// Parts for searches whose devices should seldom meet: [`edge_balanced_blocks`], but [`region_blocks`] if blocks
+/// cut more than a sixteenth of the arcs of a graph that is not [near](DepthProbe::is_near), a mesh or a road map
+/// whose ids say nothing of where vertices lie, say. That is found out in milliseconds, from a sample.
+///
+/// ```
+/// use millstream_graph::generate::{self, GenerateOptions};
+/// use millstream_graph::partition;
+///
+/// let mesh = generate::grid(100, 100, &GenerateOptions::default())?;
+/// assert!(!partition::automatic(&mesh, 2).is_renumbered());
+/// let scattered = partition::random(&mesh, 100, 1).renumber(&mesh);
+/// assert!(partition::automatic(&scattered, 2).is_renumbered());
+/// assert!(partition::automatic(&scattered, 2).edge_cut(&scattered) < 1000);
+/// # Ok::<(), millstream_graph::generate::GenerateError>(())
+/// ```
 pub fn automatic(graph: &CsrGraph, parts: usize) -> Partition {
-    #[cfg(feature = "metis")]
-    if parts > 1
-        && is_mesh_like(graph)
-        && let Ok(partition) = super::metis(graph, parts)
-    {
-        return partition;
+    let blocks = edge_balanced_blocks(graph, parts);
+    match are_scattered(graph, &blocks) && !DepthProbe::new(graph).is_near() {
+        true => region_blocks(graph, parts),
+        false => blocks,
     }
-    edge_balanced_blocks(graph, parts)
+}
+
+fn are_scattered(graph: &CsrGraph, parts: &Partition) -> bool {
+    let step = (graph.vertices() / SAMPLE).max(1) as usize;
+    let (mut arcs, mut cut) = (0, 0);
+    for vertex in (0..graph.vertices()).step_by(step) {
+        let own = parts.range(parts.owner(vertex));
+        let targets = graph.neighbors(vertex);
+        arcs += targets.len() as u64;
+        cut += targets.iter().filter(|target| !own.contains(target)).count() as u64;
+    }
+    cut * SCATTERED > arcs
 }
 
 /// Whether any vertex is a hub: one that more than 32 arcs leave, or that more than 32 enter.

@@ -6,8 +6,9 @@
 //! | [`contiguous_blocks`] | equally many consecutive vertices | graphs whose ids have locality and whose degrees are alike |
 //! | [`edge_balanced_blocks`] | consecutive vertices with equally many arcs | all graphs: the default |
 //! | [`random`] | a hash of the vertex | comparison: balanced, and almost everything is cut |
-//! | [`metis`] (feature `metis`) | few arcs between parts | meshes and road maps |
-//! | [`automatic`] | METIS for meshes, else equally many arcs | slow links between devices, many runs of one upload |
+//! | [`region_blocks`] | neighbouring regions with equally many arcs | meshes and road maps whose ids have no locality |
+//! | [`metis`] (feature `metis`) | few arcs between parts | the same, many runs of one upload over slow links |
+//! | [`automatic`] | consecutive vertices or regions | searches on several GPUs |
 
 mod automatic;
 mod blocks;
@@ -16,6 +17,7 @@ mod by_degree;
 mod metis;
 mod part_rows;
 mod random;
+mod regions;
 mod renumber;
 
 pub use automatic::{automatic, have_hubs, is_mesh_like};
@@ -24,6 +26,7 @@ pub use blocks::{contiguous_blocks, edge_balanced_blocks};
 pub use metis::metis;
 pub use part_rows::PartRows;
 pub use random::random;
+pub use regions::region_blocks;
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -87,8 +90,8 @@ pub enum PartitionError {
 }
 
 /// Vertices spread over parts, of which some may be empty. Inside the partition a
-/// part's vertices are consecutive, in the order of their original ids unless
-/// [sorted](Partition::sorted_by_key); [`to_new`](Partition::to_new) and [`to_original`](Partition::to_original)
+/// part's vertices are consecutive, in the order of their original ids unless they are
+/// [regions](region_blocks) or [sorted](Partition::sorted_by_key); [`to_new`](Partition::to_new) and [`to_original`](Partition::to_original)
 /// translate.
 ///
 /// ```
@@ -117,6 +120,19 @@ struct Order {
     originals: Vec<u32>,
     /// New id of each original id.
     renumbered: Vec<u32>,
+}
+
+impl Order {
+    /// The order of new ids that have these original ids, each once.
+    fn new(originals: Vec<u32>) -> Order {
+        let mut renumbered = vec![0u32; originals.len()];
+        let cells = as_atomic(&mut renumbered);
+        originals.par_iter().in_pieces().enumerate().for_each(|(new, &original)| {
+            // Relaxed: the end of the parallel loop orders the stores.
+            cells[original as usize].store(new as u32, Ordering::Relaxed);
+        });
+        Order { originals, renumbered }
+    }
 }
 
 impl Partition {
@@ -202,14 +218,7 @@ impl Partition {
             let places = places.par_iter_mut().with_min_len(ALONE);
             places.for_each(|place| *place = self.to_original(*place));
         });
-        let mut renumbered = vec![0u32; originals.len()];
-        let cells = as_atomic(&mut renumbered);
-        originals.par_iter().in_pieces().enumerate().for_each(|(new, &original)| {
-            // Relaxed: the end of the parallel loop orders the stores.
-            cells[original as usize].store(new as u32, Ordering::Relaxed);
-        });
-        let order = Some(Order { originals, renumbered });
-        Partition { boundaries: self.boundaries.clone(), order }
+        Partition { boundaries: self.boundaries.clone(), order: Some(Order::new(originals)) }
     }
 
     /// The same parts. Within each part, every `window` consecutive new ids (1 if it is 0) are

@@ -65,7 +65,7 @@ fn sssp_on_generated_graphs() {
                     options.worklist.routing = routing;
                     options.delta = delta;
                     options.predecessors = round == 0;
-                    let parts = partition::automatic(&graph, context.devices().len());
+                    let parts = partition::region_blocks(&graph, context.devices().len());
                     let result = sssp::run(&context, &graph, parts, options, &[source]).unwrap();
                     let what = format!("{name}, {routing:?}, {delta:?}");
                     sssp::check(&what, &graph, &[source], &result);
@@ -264,7 +264,7 @@ fn components_of_generated_graphs() {
             partition::contiguous_blocks(&graph, devices),
             partition::edge_balanced_blocks(&graph, devices),
             partition::random(&graph, devices, 1),
-            partition::automatic(&graph, devices),
+            partition::region_blocks(&graph, devices),
         ] {
             let resident = cc::run(&context, &graph, parts, options);
             cc::check(name, &graph, &options, &resident);

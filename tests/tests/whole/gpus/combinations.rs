@@ -18,10 +18,11 @@ use crate::{awkward, bfs, cc, levels, pagerank, sssp, steps};
 
 type Partitioner = (&'static str, fn(&CsrGraph, usize) -> Partition);
 
-const PARTITIONERS: [Partitioner; 4] = [
+const PARTITIONERS: [Partitioner; 5] = [
     ("blocks", partition::contiguous_blocks),
     ("edges", partition::edge_balanced_blocks),
     ("random", |graph, parts| partition::random(graph, parts, 1)),
+    ("regions", partition::region_blocks),
     ("metis", |graph, parts| partition::metis(graph, parts).unwrap()),
 ];
 

@@ -77,7 +77,7 @@ fn many_fused_shortest_paths() {
             let mut options = SsspOptions::default();
             options.algorithm = paths::Algorithm::Asynchronous;
             (options.worklist, options.delta) = (worklist, delta);
-            let parts = partition::automatic(&graph, context.devices().len());
+            let parts = partition::region_blocks(&graph, context.devices().len());
             let sssp = Sssp::with_partition(&context, &graph, parts, options);
             let sssp = context.block_on(sssp).unwrap().unwrap();
             for run in 0..runs(scaled(100, 12)).div_ceil(12) {
@@ -132,7 +132,7 @@ fn fused_runs_of_a_small_graph() {
     let context = context();
     let options = GenerateOptions { seed: 3, max_weight: Some(20) };
     let graph = generate::kron(scaled(5, 4), 4, &options).unwrap();
-    let parts = partition::automatic(&graph, context.devices().len());
+    let parts = partition::region_blocks(&graph, context.devices().len());
     for routing in [Routing::Ring, Routing::Direct] {
         let mut worklist = WorklistOptions::default();
         (worklist.routing, worklist.worker) = (routing, fused(&context));

@@ -10,7 +10,7 @@ use millstream::flow::{Context, Gang};
 use millstream::graph::{CsrGraph, Weights, generate, partition, reference, source, validate};
 use millstream::sssp::{Algorithm, Delta, Error, Sssp, SsspOptions};
 use millstream::traversal::internals::{Attempt, NearFar, NearRows, RowWidth};
-use millstream::traversal::{self, Columns, DistributedGraph, Unsuitable};
+use millstream::traversal::{self, Columns, DistributedGraph, LayoutKind, Unsuitable};
 
 use super::levels::lattice_with_shortcuts;
 use super::{Needs, context, is_gpu, scaled, skip};
@@ -85,9 +85,9 @@ fn near_and_far_on_meshes() {
     }
 }
 
-/// In space, GPUs whose parts are scattered go in steps that are as wide as those of near and far piles.
+/// Where ids say nothing of where vertices lie, several GPUs get parts that seldom meet.
 #[test]
-fn scattered_parts_of_space_go_in_steps() {
+fn scattered_meshes_are_divided_into_regions() {
     let context = context();
     let devices = context.devices();
     if devices.len() < 2 || !devices.iter().all(is_gpu) || !Gang::is_possible(&context) {
@@ -95,16 +95,21 @@ fn scattered_parts_of_space_go_in_steps() {
     }
     let cube = mesh([40; 3], &[[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
     let square = mesh([250, 250, 1], &[[1, 0, 0], [0, 1, 0]]);
-    for (graph, expected) in [(cube, Algorithm::Stepping), (square, Algorithm::Asynchronous)] {
+    for graph in [cube, square] {
+        let graph = partition::random(&graph, graph.vertices() as usize, 1).renumber(&graph);
         let graph = sssp::with_weights(&graph, generate::random_weights(&graph, 1000, 1));
-        let parts = partition::random(&graph, devices.len(), 1);
-        let upload = Sssp::with_partition(&context, &graph, parts, SsspOptions::default());
-        let sssp = context.block_on(upload).unwrap().unwrap();
-        assert_eq!(sssp.algorithm(), expected);
-        if scaled(true, false) {
-            let result = context.block_on(sssp.run(&[0])).unwrap().unwrap();
-            sssp::check(&format!("{expected}"), &graph, &[0], &result);
+        let sssp = context.block_on(Sssp::new(&context, &graph)).unwrap().unwrap();
+        let bfs = context.block_on(Bfs::new(&context, &graph)).unwrap().unwrap();
+        assert_eq!(sssp.algorithm(), Algorithm::NearFar);
+        assert_eq!(bfs.algorithm(), bfs::Algorithm::NearFar);
+        for layouts in [sssp.layouts(), bfs.layouts()] {
+            let kinds: Vec<_> = layouts.iter().map(|layout| layout.kind).collect();
+            assert_eq!(kinds[..2], [LayoutKind::Regions, LayoutKind::PackedRows]);
         }
+        let result = context.block_on(sssp.run(&[0])).unwrap().unwrap();
+        sssp::check("regions", &graph, &[0], &result);
+        let result = context.block_on(bfs.run(&[0])).unwrap().unwrap();
+        validate::bfs_levels(&graph, &[0], None, &result.levels).unwrap();
     }
 }
 

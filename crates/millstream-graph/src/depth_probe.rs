@@ -1,7 +1,7 @@
 //! Whether a graph spreads like a plane (a road map, say) or so that everything is near: the host
 //! finds out by searching the neighbourhoods of a few vertices.
 
-use millstream_graph::CsrGraph;
+use crate::CsrGraph;
 
 /// Vertices whose neighbourhoods are searched.
 const CENTERS: u32 = 4;
@@ -31,8 +31,8 @@ const CHAIN: usize = 32;
 /// The largest neighbourhood of a few vertices of a graph.
 ///
 /// ```
+/// use millstream_graph::DepthProbe;
 /// use millstream_graph::generate::{self, GenerateOptions};
-/// use millstream_traversal::DepthProbe;
 ///
 /// let options = GenerateOptions::default();
 /// assert!(DepthProbe::new(&generate::grid(100, 100, &options)?).is_deep());
@@ -66,8 +66,7 @@ impl DepthProbe {
     /// Searches the neighbourhood of one vertex in the same way.
     ///
     /// ```
-    /// use millstream_graph::CsrGraph;
-    /// use millstream_traversal::DepthProbe;
+    /// use millstream_graph::{CsrGraph, DepthProbe};
     ///
     /// let star = CsrGraph::from_edges(4, &[(0, 1), (0, 2)])?;
     /// let around_hub = DepthProbe::around(&star, 0);
@@ -127,8 +126,8 @@ impl DepthProbe {
     /// meshes of two or three dimensions are not near.
     ///
     /// ```
+    /// use millstream_graph::DepthProbe;
     /// use millstream_graph::generate::{self, GenerateOptions};
-    /// use millstream_traversal::DepthProbe;
     ///
     /// let options = GenerateOptions::default();
     /// assert!(!DepthProbe::new(&generate::grid(100, 100, &options)?).is_near());
@@ -143,8 +142,8 @@ impl DepthProbe {
     /// it is not [near](DepthProbe::is_near).
     ///
     /// ```
+    /// use millstream_graph::DepthProbe;
     /// use millstream_graph::generate::{self, GenerateOptions};
-    /// use millstream_traversal::DepthProbe;
     ///
     /// let options = GenerateOptions::default();
     /// assert!(!DepthProbe::new(&generate::grid(100, 100, &options)?).is_space());
@@ -175,7 +174,7 @@ impl DepthProbe {
 
 #[cfg(test)]
 mod tests {
-    use millstream_graph::generate::{self, GenerateOptions};
+    use crate::generate::{self, GenerateOptions};
 
     use super::*;
 
