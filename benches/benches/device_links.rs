@@ -18,7 +18,7 @@ use comfy_table::Table;
 use millstream::device::{DeviceList, Topology, TransferWay};
 use millstream::flow::{Error, LinkRoom, Result};
 use millstream::prelude::*;
-use millstream_benches::device_link::{ITEM_BYTES, most_channels, one_way, rate};
+use millstream_benches::device_link::{ITEM_BYTES, are_possible, most_channels, one_way, rate};
 
 #[derive(Parser)]
 struct Arguments {
@@ -106,6 +106,10 @@ fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn std::error::Erro
         let [one, other, ..] = context.devices() else {
             return Err("two devices are needed".into());
         };
+        if !are_possible(&context.devices()[..2]) {
+            println!("no links from kernels of {one} to {other}: both must be GPUs, or neither");
+            return Ok(());
+        }
         println!(
             "links from kernels of {one} to {other}{}",
             if way.is_some() { ", through the host" } else { "" }

@@ -28,7 +28,7 @@ use millstream::device::{
 };
 use millstream::flow::{Communicator, Error, Result};
 use millstream::prelude::*;
-use millstream_benches::device_link::{ITEM_BYTES, chain};
+use millstream_benches::device_link::{ITEM_BYTES, are_possible, chain};
 use millstream_benches::full_empty::median;
 
 #[derive(Parser)]
@@ -237,7 +237,8 @@ impl Bench {
         let mut table = Table::new();
         let ways = TransferWay::ALL;
         let names = ways.iter().map(ToString::to_string);
-        let resident = [TransferWay::Push, TransferWay::Host];
+        let mut resident = vec![TransferWay::Push, TransferWay::Host];
+        resident.retain(|_| are_possible(self.context.devices()));
         let resident_names = resident.iter().map(|way| format!("{way}, resident"));
         let first = ["packet, GB/s".to_string()].into_iter();
         table.set_header(first.chain(names).chain(resident_names));
@@ -273,7 +274,7 @@ impl Bench {
                 let time = self.ring(packet, by_kernel).await?;
                 add(name, if packet == self.bytes { "all".to_string() } else { kib(packet) }, time);
             }
-            if packet != self.bytes {
+            if packet != self.bytes && are_possible(self.context.devices()) {
                 let order = self.context.topology().ring_order();
                 let time = chain(&self.context, &order, (self.bytes, packet), self.trials).await?;
                 add("ring, resident", kib(packet), time);
@@ -387,6 +388,10 @@ fn run(arguments: Arguments) -> std::result::Result<(), Box<dyn std::error::Erro
             })
         })??;
         println!("{name}\n{table}");
+        let has_resident = matches!(panel, Panel::C | Panel::D);
+        if has_resident && !are_possible(bench.context.devices()) {
+            println!("without resident kernels: those of GPUs and of host devices have no links");
+        }
     }
     Ok(())
 }

@@ -24,7 +24,10 @@ struct Arguments {
     bench: bool,
 }
 
-const TOLERANCES: [f64; 5] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6];
+const TOLERANCES: [f64; 6] = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7];
+/// Of these, how many pulling in f32 reaches: on a road map rounding changes more than the next. Its
+/// error is smaller than the tolerance; that of pushing, which is in f64, may be larger.
+const PULLED: usize = 5;
 
 fn graphs(files: &[PathBuf]) -> Vec<(String, CsrGraph)> {
     let read = |file: &PathBuf| {
@@ -84,9 +87,12 @@ fn main() {
         runs(&context, &graph, options.clone(), &[1e-12], |_, result| exact = result.ranks);
         println!("{name}\nway   tolerance  iterations   time, ms   L1 error  work items");
         options.precision = Precision::F32;
-        for (way, algorithm) in [("pull", Algorithm::Pull), ("push", Algorithm::Push)] {
+        for (way, algorithm, tolerances) in [
+            ("pull", Algorithm::Pull, &TOLERANCES[..PULLED]),
+            ("push", Algorithm::Push, &TOLERANCES),
+        ] {
             options.algorithm = algorithm;
-            runs(&context, &graph, options.clone(), &TOLERANCES, |tolerance, result| {
+            runs(&context, &graph, options.clone(), tolerances, |tolerance, result| {
                 let pairs = exact.iter().zip(&result.ranks);
                 let error: f64 = pairs.map(|(exact, rank)| (exact - rank).abs()).sum();
                 let items = result.statistics.work_items();

@@ -183,6 +183,12 @@ static RELAY: Kernel<Chain> = Kernel::of_steps("relay", source("relay"), |block,
     }
 });
 
+/// Whether kernels of all these devices can have links to each other: GPUs alone, or host devices
+/// alone.
+pub fn are_possible(devices: &[Device]) -> bool {
+    devices.iter().all(|device| device.is_gpu() == devices[0].is_gpu())
+}
+
 /// As many channels as all devices run blocks at once, at most; four on host devices.
 pub fn most_channels(context: &Context) -> Result<usize> {
     if !context.devices().iter().any(Device::is_gpu) {

@@ -7,9 +7,9 @@ use millstream::graph::CsrGraph;
 use rayon::prelude::*;
 
 /// The parents of a forest; they order no other memory.
-struct UnionFind(Vec<AtomicU32>);
+struct UnionFind<'a>(&'a [AtomicU32]);
 
-impl UnionFind {
+impl UnionFind<'_> {
     fn parent(&self, vertex: u32) -> u32 {
         self.0[vertex as usize].load(Relaxed)
     }
@@ -42,15 +42,22 @@ impl UnionFind {
     }
 }
 
-/// The smallest vertex of each vertex's component, by Anderson and Woll's union-find
-/// (STOC 1991): threads unite the ends of their arcs, larger root below smaller, and halve
-/// paths on their way. Every arc must have its reverse, and only one of the two is looked at.
-pub fn components(graph: &CsrGraph) -> Vec<u32> {
-    let vertices = 0..graph.vertices();
-    let sets = UnionFind(vertices.clone().into_par_iter().map(AtomicU32::new).collect());
+/// Labels vertices with the smallest vertices of their components, whatever `labels` were, by
+/// Anderson and Woll's union-find (STOC 1991): threads unite the ends of their arcs, larger root
+/// below smaller, and halve paths on their way. Every arc must have its reverse, and only one of
+/// the two is looked at.
+pub fn components(graph: &CsrGraph, labels: &[AtomicU32]) {
+    let (vertices, sets) = (0..graph.vertices(), UnionFind(labels));
+    // Within the clock, as ours do it.
+    vertices.clone().into_par_iter().for_each(|vertex| {
+        labels[vertex as usize].store(vertex, Relaxed);
+    });
     vertices.clone().into_par_iter().for_each(|vertex| {
         let smaller = graph.neighbors(vertex).iter().filter(|&&target| target < vertex);
         smaller.for_each(|&target| sets.unite(vertex, target));
     });
-    vertices.into_par_iter().map(|vertex| sets.find(vertex)).collect()
+    // Roots stay roots, so that others find theirs meanwhile.
+    vertices.into_par_iter().for_each(|vertex| {
+        labels[vertex as usize].store(sets.find(vertex), Relaxed);
+    });
 }

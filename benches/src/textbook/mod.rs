@@ -1,13 +1,15 @@
 //! Algorithms as in textbooks, made parallel with rayon. Ours are measured against them on host devices.
+//! They get their arrays ready, as ours do, and leave the answer in them.
 
 mod components;
 mod pagerank;
 mod paths;
 
 pub use components::components;
-pub use pagerank::pagerank;
-pub use paths::{bfs, sssp};
+pub use pagerank::{Ranks, pagerank};
+pub use paths::{bfs, sssp, unreached};
 
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use millstream::graph::CsrGraph;
@@ -32,13 +34,19 @@ fn road(width: u32, options: &GenerateOptions) -> Result<CsrGraph, GenerateError
     generate::road(width, width, KEEP_PERMILLE, &options)
 }
 
-/// How long `run` takes, without freeing what it returns.
-pub fn timed<T>(run: impl FnOnce() -> T) -> Duration {
+/// How long `run` takes with arrays that are ready, without freeing them.
+pub fn timed<T>(mut arrays: T, run: impl FnOnce(&mut T)) -> Duration {
     let start = Instant::now();
-    let result = std::hint::black_box(run());
+    run(std::hint::black_box(&mut arrays));
     let time = start.elapsed();
-    drop(result);
+    drop(std::hint::black_box(arrays));
     time
+}
+
+/// The answer that `run` leaves in such values of vertices.
+pub fn answer(values: Vec<AtomicU32>, run: impl FnOnce(&[AtomicU32])) -> Vec<u32> {
+    run(&values);
+    values.into_iter().map(AtomicU32::into_inner).collect()
 }
 
 #[cfg(test)]
@@ -58,19 +66,23 @@ mod tests {
             generate::kron(8, 8, &options).unwrap(),
             generate::road(30, 30, 605, &options).unwrap(),
         ] {
-            assert_eq!(bfs(&graph, 0), reference::bfs_levels(&graph, &[0], None));
+            let levels = answer(unreached(&graph), |levels| bfs(&graph, 0, levels));
+            assert_eq!(levels, reference::bfs_levels(&graph, &[0], None));
             let Some(Weights::Integer(weights)) = graph.weights() else { unreachable!() };
             for delta in [1, 100, 100_000] {
-                let distances = sssp(&graph, weights, 0, delta);
+                let run = |distances: &[_]| sssp(&graph, weights, 0, delta, distances);
+                let distances = answer(unreached(&graph), run);
                 let expected = reference::dijkstra(&graph, &[0]).unwrap();
                 assert_eq!(Distances::Integer(distances), expected);
             }
-            assert_eq!(components(&graph), reference::weak_components(&graph));
+            let labels = answer(unreached(&graph), |labels| components(&graph, labels));
+            assert_eq!(labels, reference::weak_components(&graph));
             let sources = graph.transposed().unwrap();
             let converged = reference::pagerank(&graph, &Default::default()).unwrap().ranks;
-            let ranks = pagerank(&graph, &sources, 1e-6, 100);
+            let mut found = Ranks::even(&graph);
+            pagerank(&graph, &sources, 1e-6, 100, &mut found);
             let distance: f64 =
-                ranks.iter().zip(&converged).map(|(&a, b)| (f64::from(a) - b).abs()).sum();
+                found.ranks.iter().zip(&converged).map(|(&a, b)| (f64::from(a) - b).abs()).sum();
             assert!(distance < 1e-4, "{distance}");
         }
     }

@@ -24,9 +24,13 @@ fn expand<T: Send>(frontier: &[u32], visit: impl Fn(u32, &mut Vec<T>) + Sync) ->
     })
 }
 
-/// Levels by level-synchronous breadth-first search, with a shared frontier.
-pub fn bfs(graph: &CsrGraph, source: u32) -> Vec<u32> {
-    let levels: Vec<_> = (0..graph.vertices()).map(|_| AtomicU32::new(UNREACHED)).collect();
+/// Values of vertices of which none has been reached.
+pub fn unreached(graph: &CsrGraph) -> Vec<AtomicU32> {
+    (0..graph.vertices()).map(|_| AtomicU32::new(UNREACHED)).collect()
+}
+
+/// Levels of `unreached` vertices by level-synchronous breadth-first search, with a shared frontier.
+pub fn bfs(graph: &CsrGraph, source: u32, levels: &[AtomicU32]) {
     levels[source as usize].store(0, Relaxed);
     let (mut frontier, mut level) = (vec![source], 0);
     while !frontier.is_empty() {
@@ -42,13 +46,11 @@ pub fn bfs(graph: &CsrGraph, source: u32) -> Vec<u32> {
             }
         });
     }
-    levels.into_iter().map(AtomicU32::into_inner).collect()
 }
 
-/// Distances by delta-stepping (Meyer and Sanders, J. Algorithms 49(1), 2003) without
-/// its division into light and heavy arcs.
-pub fn sssp(graph: &CsrGraph, weights: &[u32], source: u32, delta: u32) -> Vec<u32> {
-    let distances: Vec<_> = (0..graph.vertices()).map(|_| AtomicU32::new(UNREACHED)).collect();
+/// Distances of `unreached` vertices by delta-stepping (Meyer and Sanders, J. Algorithms 49(1), 2003)
+/// without its division into light and heavy arcs.
+pub fn sssp(graph: &CsrGraph, weights: &[u32], source: u32, delta: u32, distances: &[AtomicU32]) {
     distances[source as usize].store(0, Relaxed);
     let mut buckets = vec![vec![source]];
     let mut current = 0;
@@ -84,5 +86,4 @@ pub fn sssp(graph: &CsrGraph, weights: &[u32], source: u32, delta: u32) -> Vec<u
         }
         current += 1;
     }
-    distances.into_iter().map(AtomicU32::into_inner).collect()
 }

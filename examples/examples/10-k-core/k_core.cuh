@@ -15,20 +15,16 @@ struct KCore : VertexProgram<KCore, u32> {
         u32 k;
     };
 
-    // Takes neighbours from an owned vertex. True if this makes them too few.
-    __device__ static bool take(const Problem& problem, u32 vertex, u32 count) {
-        const u32 before = fetch_add_relaxed_gpu(&problem.left[vertex], 0 - count);
-        return before >= problem.k && before - count < problem.k;
-    }
-
     // Takes the count: it is sent once, and what is added later goes later.
     __device__ static u32 value(const Problem& problem, u32 vertex) {
         return fetch_exchange_relaxed_gpu(&problem.gone[vertex], 0u);
     }
 
     __device__ static bool receive(const Problem& problem, u32 vertex, u32 count, bool is_own) {
-        if (!is_own) fetch_add_relaxed_gpu(&problem.gone[vertex], count);
-        return !is_own || take(problem, vertex, count);
+        // A count that is not sent yet takes this one along.
+        if (!is_own) return fetch_add_relaxed_gpu(&problem.gone[vertex], count) == 0;
+        const u32 before = fetch_add_relaxed_gpu(&problem.left[vertex], 0 - count);
+        return before >= problem.k && before - count < problem.k;
     }
 
     struct Arc {
@@ -40,8 +36,6 @@ struct KCore : VertexProgram<KCore, u32> {
 
     __device__ static bool visit(const Problem& problem, const Here& here, u32,
                                  const Arc& arc, u32*, u32*) {
-        if (problem.owners.owns(here, arc.target)) return take(problem, arc.target, 1);
-        // A count that is not sent yet takes this one along.
-        return fetch_add_relaxed_gpu(&problem.gone[arc.target], 1u) == 0;
+        return receive(problem, arc.target, 1, problem.owners.owns(here, arc.target));
     }
 };

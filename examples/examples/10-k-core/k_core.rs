@@ -25,14 +25,6 @@ problem! {
 #[derive(Debug)]
 pub struct KCore;
 
-impl Neighbours<'_> {
-    /// Subtracts removed neighbours from an owned vertex. Returns whether this leaves it with too few.
-    fn take(&self, vertex: u32, count: u32) -> bool {
-        let before = self.left[vertex as usize].fetch_sub(count, Relaxed);
-        before >= self.k && before - count < self.k
-    }
-}
-
 impl VertexProgram for KCore {
     /// How many of a vertex's neighbours have been removed.
     type Value = u32;
@@ -45,9 +37,11 @@ impl VertexProgram for KCore {
 
     fn receive(&self, view: &VertexView<'_, Self>, vertex: u32, count: u32, is_own: bool) -> bool {
         if !is_own {
-            view.gone[vertex as usize].fetch_add(count, Relaxed);
+            // If a count for the vertex has yet to be sent, this one goes along with it.
+            return view.gone[vertex as usize].fetch_add(count, Relaxed) == 0;
         }
-        !is_own || view.take(vertex, count)
+        let before = view.left[vertex as usize].fetch_sub(count, Relaxed);
+        before >= view.k && before - count < view.k
     }
 
     fn process(
@@ -60,12 +54,7 @@ impl VertexProgram for KCore {
     ) {
         for arc in place.arcs(view.offsets, vertex) {
             let target = view.targets[arc];
-            let emits = match place.owns(target) {
-                true => view.take(target, 1),
-                // If a count for the target has yet to be sent, this one goes along with it.
-                false => view.gone[target as usize].fetch_add(1, Relaxed) == 0,
-            };
-            if emits {
+            if self.receive(view, target, 1, place.owns(target)) {
                 emit(target);
             }
         }

@@ -227,7 +227,7 @@ fn share_of_rounds(parts: usize) -> u32 {
     rounds().div_ceil(parts.max(1)) as u32
 }
 
-fn rounds() -> usize {
+pub(super) fn rounds() -> usize {
     std::env::var("MILLSTREAM_LITMUS_ROUNDS")
         .map_or(scaled(1_000_000, 3200), |rounds| rounds.parse().unwrap())
 }
