@@ -30,6 +30,7 @@ mod faults;
 mod foreign;
 mod full_empty;
 mod fused;
+mod fused_flags;
 mod given_up;
 mod large;
 mod latency;

@@ -19,6 +19,7 @@ use super::{Needs, is_gpu, list, scaled, skip};
 mod answers;
 mod arguments;
 mod collectives;
+mod counters;
 mod links;
 mod others;
 mod ranks;
