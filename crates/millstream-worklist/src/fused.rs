@@ -16,7 +16,7 @@ use crate::coordinator::ThresholdSteps;
 use crate::program::{Program, Routing, Worker};
 use crate::statistics::{COUNTERS, Counter, Counters, WorklistStatistics};
 use crate::status::{self, DEFERRED_ENTRIES, FAULT, LOWEST_DEFERRED, READY_ENTRIES, fault_text};
-use crate::watch::counters_text;
+use crate::watch::{progress_text, traffic_text};
 use crate::worklist::WorklistDevice;
 use crate::{Error, Result};
 
@@ -279,7 +279,10 @@ impl<P: Program> FusedRun<P> {
             let entries = self.devices[place].queue_entries();
             if let Some(message) = fault_text(report.load(FAULT)?, entries) {
                 let patience = self.patience;
-                let message = format!("{message}{}; patience {patience:?}", self.counters(memory)?);
+                let message = format!(
+                    "{message}{}; patience {patience:?}",
+                    self.counters(memory, traffic_text)?
+                );
                 return Err(Error::from(millstream_device::Error::KernelFailed {
                     kernel: "the fused worklist's".into(),
                     device: self.devices[place].device.name(),
@@ -318,7 +321,8 @@ impl<P: Program> FusedRun<P> {
     /// if any.
     fn failed(&self, cause: millstream_flow::Error, memory: &Memory) -> Error {
         let has_told = |report: &SharedBuffer<u64>| report.load(Counter::Produced as usize);
-        match self.counters(memory) {
+        // What they have exchanged, they would have counted at their end.
+        match self.counters(memory, |_| String::new()) {
             Ok(counters) if memory.reports.iter().any(|it| has_told(it).is_ok_and(|it| it > 0)) => {
                 Error::Fused { cause, counters }
             }
@@ -326,11 +330,13 @@ impl<P: Program> FusedRun<P> {
         }
     }
 
-    /// Where every counter stands, for an error.
-    fn counters(&self, memory: &Memory) -> Result<String> {
+    /// Where every counter stands, for an error, with what `traffic` says of a device's.
+    fn counters(&self, memory: &Memory, traffic: fn(&Counters) -> String) -> Result<String> {
         let mut text = String::new();
         for (member, report) in self.devices.iter().zip(&memory.reports) {
-            text += &counters_text(&member.device, &known(report)?);
+            let known = known(report)?;
+            text += &progress_text(&member.device, &known);
+            text += &traffic(&known);
             text += &self.standing(report)?;
         }
         Ok(text)

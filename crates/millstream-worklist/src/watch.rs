@@ -63,25 +63,32 @@ pub(crate) fn stalled(coordinator: &Coordinator, devices: &[Device], patience: D
         // Relaxed: nothing changes any more.
         let words = [&signals.lowest_deferred, &signals.ready_entries, &signals.deferred_entries];
         let [lowest, ready, deferred] = words.map(|word| word.load(Ordering::Relaxed));
-        let text = counters_text(device, known);
+        let text = progress_text(device, known) + &traffic_text(known);
         format!("{text}, lowest deferred {lowest}, entries: {ready} ready, {deferred} deferred")
     };
     let counters = devices.iter().zip(known).map(text).collect();
     Error::Stalled { patience, threshold: coordinator.threshold(), counters }
 }
 
-/// The values of a device's counters, as the continuation of an error's text.
-pub(crate) fn counters_text(device: &Device, known: &Counters) -> String {
-    let DeviceStatistics { work_items, sent, received, kept, passed, dropped, filtered, .. } =
-        known.statistics();
+/// How far a device has come, as the continuation of an error's text.
+pub(crate) fn progress_text(device: &Device, known: &Counters) -> String {
     let [produced, consumed, deferred_in, deferred_out] =
         [Counter::Produced, Counter::Consumed, Counter::DeferredIn, Counter::DeferredOut]
             .map(|counter| known.get(counter));
+    let work_items = known.statistics().work_items;
     format!(
         "; {device}: {produced} produced, {consumed} consumed, {deferred_in} deferred, \
-         {deferred_out} of them brought back, {work_items} work items, {sent} sent, \
-         {filtered} filtered, {received} received, of them {kept} kept, {passed} passed on and \
-         {dropped} dropped"
+         {deferred_out} of them brought back, {work_items} work items"
+    )
+}
+
+/// What the device has exchanged with others. Kernels count that when they end.
+pub(crate) fn traffic_text(known: &Counters) -> String {
+    let DeviceStatistics { sent, received, kept, passed, dropped, filtered, .. } =
+        known.statistics();
+    format!(
+        ", {sent} sent, {filtered} filtered, {received} received, of them {kept} kept, \
+         {passed} passed on and {dropped} dropped"
     )
 }
 
