@@ -13,6 +13,8 @@ use millstream::prelude::*;
 
 /// Rounds in which rates are measured.
 const ROUNDS: usize = 3;
+/// Seconds that a device's part of a round takes at most, unless a single packet takes longer.
+const LONGEST: f64 = 1.0;
 /// Packets are not made smaller than this, however slow a device is.
 const LEAST_PACKET_BYTES: usize = 4 << 10;
 
@@ -126,8 +128,8 @@ impl Filter {
     }
 
     /// Items a second that each device filters while the others are idle, measured over
-    /// `items` items after a packet to warm up: the median of a few rounds, in each of
-    /// which every device takes its turn.
+    /// `items` items, or as many as it filters in a second, after two packets to warm up: the median
+    /// of a few rounds, in each of which every device takes its turn.
     ///
     /// # Errors
     /// As [`Filter::run`].
@@ -138,15 +140,24 @@ impl Filter {
         warm_up: u32,
         items: u32,
     ) -> Result<Vec<f64>, Error> {
-        let mut rounds = vec![Vec::new(); filterers.len()];
+        let rate = async |filterer: &[Filterer], numbers: &DeviceBuffer<u32>| {
+            let filtered = self.run(context, filterer, first_available(), numbers).await?;
+            Ok::<_, Error>(filtered.shares.iter().map(Share::rate).sum())
+        };
         let (few, all) = (numbers(context.host(), warm_up)?, numbers(context.host(), items)?);
-        for round in 0..=ROUNDS {
-            let numbers = if round == 0 { &few } else { &all };
-            for (filterer, rates) in filterers.chunks(1).zip(&mut rounds) {
-                let filtered = self.run(context, filterer, first_available(), numbers).await?;
-                if round > 0 {
-                    rates.extend(filtered.shares.iter().map(Share::rate));
-                }
+        let mut samples = Vec::new();
+        for filterer in filterers.chunks(1) {
+            // The first run compiles kernels.
+            rate(filterer, &few).await?;
+            let second: f64 = rate(filterer, &few).await?;
+            let most = ((second * LONGEST) as u32).max(warm_up);
+            samples.push((most < items).then(|| numbers(context.host(), most)).transpose()?);
+        }
+        let mut rounds = vec![Vec::new(); filterers.len()];
+        for _ in 0..ROUNDS {
+            let places = filterers.chunks(1).zip(&samples).zip(&mut rounds);
+            for ((filterer, sample), rates) in places {
+                rates.push(rate(filterer, sample.as_ref().unwrap_or(&all)).await?);
             }
         }
         let median = |mut rates: Vec<f64>| {
