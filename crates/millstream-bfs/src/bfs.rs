@@ -71,7 +71,7 @@ impl Bfs {
     /// Bottom-up levels need the arcs that enter vertices. A symmetric graph has them already. Those of a
     /// directed graph are made (by the GPUs, or by the host for host devices) and take 4 bytes an arc and
     /// 8 a vertex more. The search only goes top-down if there is no room for them, or if the graph is
-    /// [mesh-like](partition::is_mesh_like) and not [near](DepthProbe::is_near): the frontiers of such a
+    /// [mesh-like](millstream_graph::partition::is_mesh_like) and not [near](DepthProbe::is_near): the frontiers of such a
     /// graph are never large enough.
     ///
     /// The upload finds out whether the graph's levels are thin and many ([`Algorithm::Auto`]); this takes

@@ -93,9 +93,11 @@ fn scattered_meshes_are_divided_into_regions() {
     if devices.len() < 2 || !devices.iter().all(is_gpu) || !Gang::is_possible(&context) {
         return skip(Needs::Peers, "one device has one part, and devices must be able to meet");
     }
-    let cube = mesh([40; 3], &[[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
-    let square = mesh([250, 250, 1], &[[1, 0, 0], [0, 1, 0]]);
-    for graph in [cube, square] {
+    // Long enough for parts that are larger than what is around them.
+    let (devices, thick) = (devices.len() as u32, scaled(40, 20));
+    let beam = mesh([thick, thick, 60 * devices], &[[1, 0, 0], [0, 1, 0], [0, 0, 1]]);
+    let strip = mesh([250, scaled(250, 125) * devices, 1], &[[1, 0, 0], [0, 1, 0]]);
+    for graph in [beam, strip] {
         let graph = partition::random(&graph, graph.vertices() as usize, 1).renumber(&graph);
         let graph = sssp::with_weights(&graph, generate::random_weights(&graph, 1000, 1));
         let sssp = context.block_on(Sssp::new(&context, &graph)).unwrap().unwrap();
