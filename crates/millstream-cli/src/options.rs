@@ -228,4 +228,16 @@ impl Spread {
     ) -> Result<Option<Partition>, Error> {
         self.partitioner.map(|partitioner| partitioner.divide(graph, parts)).transpose()
     }
+
+    /// The same, but `None` for edges, too: ranks may go along arcs or against them, and those are balanced.
+    pub(crate) fn partition_of_ranks(
+        &self,
+        graph: &CsrGraph,
+        parts: usize,
+    ) -> Result<Option<Partition>, Error> {
+        match self.partitioner {
+            Some(Partitioner::Edges) => Ok(None),
+            _ => self.partition(graph, parts),
+        }
+    }
 }

@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         options.personalization = vertices(names, &graph, "--personalize", "not")?;
     }
     let mut job = Job::new("pagerank", (input, how), (&context, &graph), clock);
-    let partition = spread.partition(&graph, context.devices().len())?;
+    let partition = spread.partition_of_ranks(&graph, context.devices().len())?;
     job.partitioned();
     let upload = async {
         let options = options.clone();
