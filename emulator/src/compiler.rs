@@ -12,9 +12,10 @@ use crate::image::pack;
 use crate::ptx::translate;
 
 /// What kernels are compiled with: the last includes the others.
-const HEADERS: [(&str, &str); 4] = [
+const HEADERS: [(&str, &str); 5] = [
     ("threads.hpp", include_str!("threads.hpp")),
     ("words.hpp", include_str!("words.hpp")),
+    ("halves.hpp", include_str!("halves.hpp")),
     ("module.hpp", include_str!("module.hpp")),
     (EMULATED, include_str!("emulated.hpp")),
 ];

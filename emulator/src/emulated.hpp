@@ -2,6 +2,7 @@
 #pragma once
 
 #include "module.hpp"
+#include "halves.hpp"
 #include "words.hpp"
 
 // Of the host's library what kernels call: <cmath> is most of what would be compiled.

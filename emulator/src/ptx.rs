@@ -281,6 +281,15 @@ fn expression(text: &str, operands: &[&str]) -> Option<String> {
         (["mov", _], ["%0", "%nsmid"]) => {
             format!("({} = ::emulated::hooks->multiprocessors())", operand(0)?)
         }
+        (["cvt", to @ .., from], ["%0", "%1"]) => {
+            let conversion = match (to, *from) {
+                (["f32"], "f16") => "float_of_half",
+                (["rn", "f16"], "f32") => "half_of_float",
+                (["rn", "bf16"], "f32") => "brain_float_of_float",
+                _ => return None,
+            };
+            format!("({} = ::emulated::{conversion}({}))", operand(0)?, operand(1)?)
+        }
         (["trap"], []) => "__trap()".to_string(),
         // Ordered whatever they say.
         (["{"], _) if text.contains(".sys.global.b128 [%0], line") => {
@@ -356,6 +365,10 @@ mod tests {
         assert_eq!(
             one(r#"asm("mov.u64 %0, %%globaltimer;" : "=l"(now));"#),
             "((now) = ::emulated::time());"
+        );
+        assert_eq!(
+            one(r#"asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half.bits) : "f"(number));"#),
+            "((half.bits) = ::emulated::half_of_float((number)));"
         );
         assert_eq!(one(r#"asm volatile("" : "+r"(item));"#), "(void)0;");
         assert!(one(r#"asm("frob %0;" : "=l"(now));"#).contains("not emulated: frob"));

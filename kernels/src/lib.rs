@@ -107,6 +107,8 @@ pub const PEER_RING: Source = source!("peer_ring.cuh");
 pub const DEVICE_LINK: Source = source!("device_link.cuh");
 /// Packets that are full or empty, and epochs in which they are.
 pub const FULL_EMPTY: Source = source!("full_empty.cuh");
+/// Floating-point numbers of 16 bits.
+pub const HALF: Source = source!("half.cuh");
 /// Combining packets of a collective with what is there.
 pub const COLLECTIVE_COMBINE: Source = source!("collective_combine.cuh");
 /// What kernels of collectives have in common.
@@ -164,6 +166,7 @@ pub const HEADERS: &[Source] = &[
     BLOCK_TALLY,
     GANG_DEVICE,
     FULL_EMPTY,
+    HALF,
     COLLECTIVE_COMBINE,
     COLLECTIVE_RANKS,
     COLLECTIVE_LINES,

@@ -68,6 +68,7 @@ pub use full_empty::{
 pub use gang::{Gang, GangMember};
 pub use gang_memory::GangMemory;
 pub use graph::{Graph, GraphStatistics};
+pub use half::{bf16, f16};
 pub use peer_ring::{DeviceLink, DeviceLinkEnd, DeviceLinkView, LinkRoom};
 pub use policy::{
     MessageInfo, Policy, Route, RoutingPolicy, all_to_all, broadcast, first_available, gather,

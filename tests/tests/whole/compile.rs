@@ -92,7 +92,7 @@ fn full_empty_cases_without_spills() {
 
 #[test]
 fn collectives_without_spills() {
-    use flow::{Communicator, Operator};
+    use flow::{Communicator, Operator, bf16, f16};
     let operators = [
         Operator::<u32>::sum().cuda_sources(),
         Operator::<u64>::min().cuda_sources(),
@@ -100,6 +100,10 @@ fn collectives_without_spills() {
         Operator::<i64>::max().cuda_sources(),
         Operator::<f32>::sum().cuda_sources(),
         Operator::<f64>::max().cuda_sources(),
+        Operator::<f16>::sum().cuda_sources(),
+        Operator::<f16>::max().cuda_sources(),
+        Operator::<bf16>::sum().cuda_sources(),
+        Operator::<bf16>::min().cuda_sources(),
     ];
     assert!(operators.iter().all(|sources| sources.len() == 5));
     compile_each(&operators.concat());

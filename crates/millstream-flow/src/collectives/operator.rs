@@ -1,17 +1,20 @@
 //! How collectives combine items.
 
 use std::fmt;
+use std::ops::Add;
 use std::sync::Arc;
 
+use half::{bf16, f16};
 use millstream_device::{CudaSource, Kernel, Read, Trusted, Write};
 
 use crate::Item;
 
 /// A number whose sum, minimum and maximum are known to every device.
 ///
-/// Sums of integers wrap around. A minimum or maximum with NaN is any of the two.
+/// Sums of integers wrap around. A minimum or maximum with NaN is any of the two. [`f16`](struct@f16) and [`bf16`] are those
+/// of the crate `half`; each sum of two is made in 32 bits and rounded.
 pub trait Number: Item + sealed::Sealed {
-    /// The type's name in CUDA C++.
+    /// The type in CUDA C++, as `Element`.
     #[doc(hidden)]
     const CUDA: &'static str;
     /// The sum of `one` and `other` in CUDA C++.
@@ -33,7 +36,7 @@ macro_rules! number {
         impl sealed::Sealed for $number {}
 
         impl Number for $number {
-            const CUDA: &'static str = $cuda;
+            const CUDA: &'static str = concat!($cuda, ";");
             const CUDA_SUM: &'static str = $cuda_sum;
 
             fn sum(self, other: $number) -> $number {
@@ -47,12 +50,14 @@ macro_rules! number {
     };
 }
 
-number!(u32, "u32", "one + other", u32::wrapping_add);
-number!(u64, "u64", "one + other", u64::wrapping_add);
-number!(i32, "int", "int(u32(one) + u32(other))", i32::wrapping_add);
-number!(i64, "long long", "(long long)(u64(one) + u64(other))", i64::wrapping_add);
-number!(f32, "float", "one + other", |one, other| one + other);
-number!(f64, "double", "one + other", |one, other| one + other);
+number!(u32, "using Element = u32", "one + other", u32::wrapping_add);
+number!(u64, "using Element = u64", "one + other", u64::wrapping_add);
+number!(i32, "using Element = int", "int(u32(one) + u32(other))", i32::wrapping_add);
+number!(i64, "using Element = long long", "(long long)(u64(one) + u64(other))", i64::wrapping_add);
+number!(f32, "using Element = float", "one + other", Add::add);
+number!(f64, "using Element = double", "one + other", Add::add);
+number!(f16, "#include \"half.cuh\"\nusing Element = Half", "one + other", Add::add);
+number!(bf16, "#include \"half.cuh\"\nusing Element = BrainFloat", "one + other", Add::add);
 
 type Combine<T> = dyn Fn(T, T) -> T + Send + Sync;
 
@@ -124,9 +129,9 @@ impl<T: Number> Operator<T> {
         expression: &str,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Operator<T> {
-        let number = T::CUDA;
+        let element = T::CUDA;
         let cuda = format!(
-            "using namespace millstream;\nusing Element = {number};\n\
+            "using namespace millstream;\n{element}\n\
              __device__ Element combine(Element one, Element other) {{ return {expression}; }}\n"
         );
         // SAFETY: arithmetic on two numbers.

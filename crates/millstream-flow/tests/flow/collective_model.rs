@@ -7,7 +7,7 @@ use std::ops::Range;
 use millstream_device::{DeviceBuffer, Trusted};
 use millstream_flow::{
     Algorithm, Collectives, Communicator, CommunicatorOptions, Context, Item, Operands, Operator,
-    Result,
+    Result, bf16, f16,
 };
 
 /// All of them.
@@ -185,22 +185,29 @@ pub async fn all_types(context: &Context, len: usize, packet_bytes: usize) -> Re
         let mut communicator =
             Communicator::with_options(context, options(algorithm, packet_bytes))?;
         macro_rules! case {
-            ($number:ty, $operator:expr, $combine:expr) => {{
-                let item = |rank: usize, at: usize| ((at * 7 + rank * 13) % 101) as $number;
+            ($number:ty, $from:expr, $operator:expr, $combine:expr) => {{
+                let item = |rank: usize, at: usize| $from(((at * 7 + rank * 13) % 101) as u8);
                 let inputs = (0..ranks).map(|rank| (0..len).map(|at| item(rank, at)).collect());
-                let (inputs, empty) = (inputs.collect(), 99 as $number);
+                let (inputs, empty) = (inputs.collect(), $from(99_u8));
                 let (operator, combine) = ($operator, $combine as fn($number, $number) -> $number);
                 let root = len % ranks;
                 let case = Case { context, inputs, empty, operator, combine, root };
                 case.all(&mut communicator).await?;
             }};
         }
-        case!(u32, Operator::sum(), u32::wrapping_add);
-        case!(u64, Operator::min(), std::cmp::min);
-        case!(i32, Operator::max(), std::cmp::max);
-        case!(f32, Operator::sum(), |one, other| one + other);
-        case!(f64, Operator::max(), f64::max);
-        case!(u64, bits(), |one, other| one ^ other);
+        case!(u32, u32::from, Operator::sum(), u32::wrapping_add);
+        case!(u64, u64::from, Operator::min(), std::cmp::min);
+        case!(i32, i32::from, Operator::max(), std::cmp::max);
+        case!(f32, f32::from, Operator::sum(), |one, other| one + other);
+        case!(f64, f64::from, Operator::max(), f64::max);
+        case!(u64, u64::from, bits(), |one, other| one ^ other);
+        // So few that every sum is a number of 11 bits.
+        case!(f16, f16::from, Operator::sum(), |one, other| one + other);
+        case!(bf16, bf16::from, Operator::min(), |one, other| if one < other {
+            one
+        } else {
+            other
+        });
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ use resident_twin::Resident;
 use crate::collective_model::{Case, all_types, download, odd_types, upload};
 
 mod chains;
+mod halves;
 mod joined;
 mod lent;
 mod resident;
