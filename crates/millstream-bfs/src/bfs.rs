@@ -53,8 +53,9 @@ pub struct Bfs {
 }
 
 impl Bfs {
-    /// Uploads a graph in blocks with equally many arcs, to be searched as
-    /// [`BfsOptions::default`] says.
+    /// Uploads a graph in blocks with equally many arcs, to be searched as [`BfsOptions::default`] says. For
+    /// several devices with GPUs among them, a mesh whose ids say nothing of where vertices lie is divided into
+    /// regions ([`partition::automatic`](millstream_graph::partition::automatic)), as [`Bfs::layouts`] says.
     ///
     /// # Errors
     /// No memory on a device or the host; on GPUs, a vertex of more than 125,000,000 arcs, or more than
@@ -71,8 +72,8 @@ impl Bfs {
     /// Bottom-up levels need the arcs that enter vertices. A symmetric graph has them already. Those of a
     /// directed graph are made (by the GPUs, or by the host for host devices) and take 4 bytes an arc and
     /// 8 a vertex more. The search only goes top-down if there is no room for them, or if the graph is
-    /// [mesh-like](millstream_graph::partition::is_mesh_like) and not [near](DepthProbe::is_near): the frontiers of such a
-    /// graph are never large enough.
+    /// [mesh-like](millstream_graph::partition::is_mesh_like) and not [near](DepthProbe::is_near): the
+    /// frontiers of such a graph are never large enough.
     ///
     /// The upload finds out whether the graph's levels are thin and many ([`Algorithm::Auto`]); this takes
     /// milliseconds, however large the graph is. On devices that can go level by level, a graph with thin

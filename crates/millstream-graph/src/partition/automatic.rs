@@ -17,9 +17,9 @@ const SAMPLE: u32 = 1 << 12;
 /// Parts are scattered if more than one of so many arcs is cut.
 const SCATTERED: u64 = 16;
 
-/// Parts for searches whose devices should seldom meet: [`edge_balanced_blocks`], but [`region_blocks`] if blocks
-/// cut more than a sixteenth of the arcs of a graph that is not [near](DepthProbe::is_near), a mesh or a road map
-/// whose ids say nothing of where vertices lie, say. That is found out in milliseconds, from a sample.
+/// Parts for searches whose devices should seldom meet: [`edge_balanced_blocks`], but [`region_blocks`] if
+/// blocks cut more than a sixteenth of the arcs of a graph that is not [near](DepthProbe::is_near): a mesh or
+/// a road map whose ids say nothing of where vertices lie. That is found out in milliseconds, from a sample.
 ///
 /// ```
 /// use millstream_graph::generate::{self, GenerateOptions};

@@ -20,12 +20,14 @@ const NOWHERE: u64 = u64::MAX;
 /// None will.
 const LOST: u64 = NOWHERE - 1;
 
-/// Parts with equally many arcs, each vertex counted as one more, of neighbouring regions. Regions, of some 256
-/// vertices each, or more so that there are at most 8,192, grow from vertices that are spread over the graph by chance, all
-/// at once and an arc a round; then they are put into the order of a breadth-first search of regions that
-/// touch. This cuts few arcs of a mesh or a road map whose ids say nothing of where vertices lie, in a twentieth of
-/// METIS's time, and gives neighbours near ids; vertices of a region are in the order of their original
-/// ids. The same graph has the same parts each time.
+/// Parts with equally many arcs, each vertex counted as one more, of neighbouring regions. Regions, of some
+/// 256 vertices each, or more so that there are at most 8,192, grow from vertices that are spread over the
+/// graph by chance, all at once and an arc a round; then they are put into the order of a breadth-first
+/// search of regions that touch. This cuts few arcs of a mesh or a road map whose ids say nothing of where
+/// vertices lie, in a twentieth of METIS's time, and gives neighbours near ids. Vertices of a region are in
+/// the order of their original ids. The same graph has the same parts each time.
+///
+/// Takes some 24 bytes a vertex while it runs.
 ///
 /// ```
 /// use millstream_graph::{CsrGraph, partition};
@@ -50,7 +52,7 @@ pub fn region_blocks(graph: &CsrGraph, parts: usize) -> Partition {
 struct Regions {
     count: u32,
     /// Of each vertex: the round in which a region reached it, times the number of regions, plus that region.
-    /// The smallest region of a round's has the vertex, whichever thread comes first.
+    /// Of the regions of one round the smallest has the vertex, whichever thread comes first.
     reached: Vec<AtomicU64>,
 }
 
