@@ -40,7 +40,7 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Bfs {
     graph: DistributedGraph,
-    regions: Option<Regions>,
+    regions: Option<Layout>,
     order: Option<DegreeOrder>,
     incoming: Incoming,
     isolated: Isolated,
@@ -166,8 +166,7 @@ impl Bfs {
         options: BfsOptions,
     ) -> Result<Bfs> {
         options.check()?;
-        let given = partition.map(|partition| (partition, None));
-        let (partition, regions) = given.unwrap_or_else(|| Regions::of(context, graph));
+        let (partition, regions) = Regions::of(context, graph, partition);
         check_partition(context, graph, &partition)?;
         let algorithm = options.algorithm;
         let depth = match algorithm {
@@ -183,6 +182,7 @@ impl Bfs {
         let are_gpus = context.all_gpus();
         let columns = Columns::Structure;
         let distributed = DistributedGraph::new(context, graph, partition, columns).await?;
+        let regions = regions.map(|regions| regions.layout(&distributed));
         let (incoming, isolated) = match meets {
             true => Incoming::new(graph, &distributed, depth).await?,
             false => Incoming::none(context, graph).await?,
@@ -255,12 +255,11 @@ impl Bfs {
 
     /// What was made for searches beside the graph's rows.
     pub fn layouts(&self) -> Vec<Layout> {
-        let regions = self.regions.map(|regions| regions.layout(&self.graph));
         let order = self.order.map(|order| order.layout(&self.graph));
         let (incoming, near) =
             (self.incoming.layout(), self.near.as_ref().ok().map(NearRows::layout));
         let hubs = self.hubs.as_ref().map(Hubs::layout);
-        [regions, order, incoming, near, hubs].into_iter().flatten().collect()
+        [self.regions, order, incoming, near, hubs].into_iter().flatten().collect()
     }
 
     /// Searches from `sources`, all at level 0. Runs on one context do not

@@ -147,8 +147,8 @@ impl Cc {
     }
 
     /// As [`Cc::with_options`], in the parts of `partition`, one for each device.
-    /// Of a mesh whose ids say nothing of where vertices lie, [`partition::region_blocks`] has vertices of a region
-    /// near each other, which makes runs several times as fast, and takes longer than many runs.
+    /// Of a mesh whose ids say nothing of where vertices lie, [`partition::region_blocks`] has vertices of a
+    /// region near each other, which makes runs several times as fast, and takes longer than many runs.
     ///
     /// # Errors
     /// As [`Cc::with_options`]; a partition that does not fit.

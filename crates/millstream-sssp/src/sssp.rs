@@ -44,7 +44,7 @@ use crate::{Error, Result};
 pub struct Sssp {
     graph: Uploaded,
     weights: WeightType,
-    regions: Option<Regions>,
+    regions: Option<Layout>,
     automatic_delta: Option<f64>,
     options: SsspOptions,
 }
@@ -157,9 +157,9 @@ impl Sssp {
             Err(depth) => depth,
         };
         let on_gpus = context.any_gpu();
-        let given = partition.map(|partition| (partition, None));
-        let (partition, regions) = given.unwrap_or_else(|| Regions::of(context, graph));
+        let (partition, regions) = Regions::of(context, graph, partition);
         let rows = DistributedGraph::new(context, graph, partition, Columns::Weighted).await?;
+        let regions = regions.map(|regions| regions.layout(&rows));
         let threshold = means.and_then(|means| means.threshold(on_gpus));
         let is_real = matches!(weights, WeightType::Real);
         let near = NearGraph::rows(graph, &rows, is_real, algorithm).await?;
@@ -211,13 +211,12 @@ impl Sssp {
 
     /// What was made for searches beside the graph's rows, or in their place.
     pub fn layouts(&self) -> Vec<Layout> {
-        let (graph, rows) = match &self.graph {
-            Uploaded::Asynchronous(graph) => (Some(graph), None),
-            Uploaded::Stepping(graph) => (None, Some(graph.layout())),
-            Uploaded::NearFar(near) => (Some(&near.graph), Some(near.rows.layout())),
+        let rows = match &self.graph {
+            Uploaded::Asynchronous(_) => None,
+            Uploaded::Stepping(graph) => Some(graph.layout()),
+            Uploaded::NearFar(near) => Some(near.rows.layout()),
         };
-        let regions = self.regions.zip(graph).map(|(regions, graph)| regions.layout(graph));
-        [regions, rows].into_iter().flatten().collect()
+        [self.regions, rows].into_iter().flatten().collect()
     }
 
     /// The algorithm that runs: never [`Algorithm::Auto`]. If it gives a search up, another algorithm

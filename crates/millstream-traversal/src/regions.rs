@@ -14,10 +14,17 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// The parts of a search, if it is not told: [`partition::automatic`] for several devices with GPUs among
-    /// them, blocks with equally many arcs for others. Host devices share one memory, so cut arcs cost them
-    /// little.
-    pub fn of(context: &Context, graph: &CsrGraph) -> (Partition, Option<Regions>) {
+    /// The parts of a search: those that are `given`, else [`partition::automatic`] for several devices with
+    /// GPUs among them, and blocks with equally many arcs for others. Host devices share one memory, so cut
+    /// arcs cost them little.
+    pub fn of(
+        context: &Context,
+        graph: &CsrGraph,
+        given: Option<Partition>,
+    ) -> (Partition, Option<Regions>) {
+        if let Some(partition) = given {
+            return (partition, None);
+        }
         let (start, devices) = (Instant::now(), context.devices().len());
         let partition = match context.any_gpu() {
             true => partition::automatic(graph, devices),

@@ -11,8 +11,9 @@ use crate::Item;
 
 /// A number whose sum, minimum and maximum are known to every device.
 ///
-/// Sums of integers wrap around. A minimum or maximum with NaN is any of the two. [`f16`](struct@f16) and [`bf16`] are those
-/// of the crate `half`; each sum of two is made in 32 bits and rounded.
+/// Sums of integers wrap around. A minimum or maximum with NaN is any of the two.
+/// [`f16`](struct@f16) and [`bf16`] are those of the crate `half`; each sum of two is made in 32
+/// bits and rounded.
 pub trait Number: Item + sealed::Sealed {
     /// The type in CUDA C++, as `Element`.
     #[doc(hidden)]

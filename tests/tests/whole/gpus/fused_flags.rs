@@ -65,6 +65,13 @@ impl Way {
     }
 }
 
+/// A number that looks like chance.
+fn mixed(item: u32) -> u32 {
+    let item = (item ^ item >> 16).wrapping_mul(0x045d_9f3b);
+    let item = (item ^ item >> 15).wrapping_mul(0x2c1b_3c6d);
+    item ^ item >> 16
+}
+
 /// Sizes as they are, and some that fill up: a packet holds an item or a few.
 const SIZES: [Option<(usize, usize, usize)>; 6] = [
     None,

@@ -11,7 +11,7 @@ use millstream::worklist::{
     problem,
 };
 
-use super::{Owners, Way};
+use super::{Owners, Way, mixed};
 
 /// Items that nobody emits. The first one has so many children that their arcs go in pieces, all
 /// others have a few.
@@ -19,14 +19,9 @@ pub(super) const ROOTS: u32 = 40;
 const FIRST_CHILDREN: u32 = 2100;
 const CHILDREN: u32 = 3;
 
-const FOREST: &str = r#"
-#include "worklist.cuh"
-using namespace millstream;
-__device__ u32 mixed(u32 item) {
-    item = (item ^ item >> 16) * 0x45d9f3bu;
-    item = (item ^ item >> 15) * 0x2c1b3c6du;
-    return item ^ item >> 16;
-}
+const FOREST: &str = concat!(
+    include_str!("mixed.cuh"),
+    r#"
 struct Forest {
     struct Problem { Span<u32> origins; Span<u32> visits; u32 owners; };
     struct Arc { u32 target; };
@@ -108,7 +103,8 @@ struct Forest {
         return fate(arc.target) != is_not_born;
     }
 };
-"#;
+"#
+);
 
 problem! {
     struct ForestProblem, ForestView {
@@ -135,12 +131,6 @@ pub(super) enum Fate {
     DiesAbroad,
     /// The arc to it emits nothing.
     IsNotBorn,
-}
-
-fn mixed(item: u32) -> u32 {
-    let item = (item ^ item >> 16).wrapping_mul(0x045d_9f3b);
-    let item = (item ^ item >> 15).wrapping_mul(0x2c1b_3c6d);
-    item ^ item >> 16
 }
 
 pub(super) fn fate(item: u32) -> Fate {

@@ -14,20 +14,15 @@ use millstream::worklist::{
     problem,
 };
 
-use super::{Owners, Way};
+use super::{Owners, Way, mixed};
 
 /// Arcs that leave a vertex.
 const DEGREE: u32 = 8;
 
-const REPLICAS: &str = r#"
+const REPLICAS: &str = concat!(
+    include_str!("mixed.cuh"),
+    r#"
 #include "keyed_values.cuh"
-#include "worklist.cuh"
-using namespace millstream;
-__device__ u32 mixed(u32 item) {
-    item = (item ^ item >> 16) * 0x45d9f3bu;
-    item = (item ^ item >> 15) * 0x2c1b3c6du;
-    return item ^ item >> 16;
-}
 struct Replicas {
     struct Problem { Span<u32> distances; u32 owners; };
     struct Arc { u32 target; u32 length; };
@@ -73,7 +68,8 @@ struct Replicas {
         return lower_value(&problem.distances[arc.target], *priority) > *priority;
     }
 };
-"#;
+"#
+);
 
 problem! {
     struct ReplicasProblem, ReplicasView {
@@ -82,12 +78,6 @@ problem! {
         /// How many devices own items; 0 if none do.
         owners: Value<u32>,
     }
-}
-
-fn mixed(item: u32) -> u32 {
-    let item = (item ^ item >> 16).wrapping_mul(0x045d_9f3b);
-    let item = (item ^ item >> 15).wrapping_mul(0x2c1b_3c6d);
-    item ^ item >> 16
 }
 
 /// Where an arc leads, and its length.
