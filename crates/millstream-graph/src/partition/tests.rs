@@ -110,7 +110,9 @@ proptest! {
                 prop_assert_eq!(partition.to_original(partition.to_new(vertex)), vertex);
                 prop_assert!(partition.range(partition.owner(vertex)).contains(&vertex));
             }
-            for part in (0..parts).filter(|_| name != "regions") {
+            // Regions come in the order of a search, and `automatic` may choose them.
+            let in_order = !["regions", "automatic"].contains(&name);
+            for part in (0..parts).filter(|_| in_order) {
                 let mut originals = partition.range(part).map(|new| partition.to_original(new));
                 prop_assert!(originals.by_ref().is_sorted());
             }
