@@ -12,7 +12,8 @@ use crate::weights::{WeightsOption, weights_or_none};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Weights in place of the graph's own: none, unit, or random:MAX for integers from 1 to MAX (at
-    /// most 4294967295), the same as sssp gives the graph.
+    /// most 4294967295), or for reals up to MAX if it has a decimal point (1.0), the same as sssp gives
+    /// the graph.
     #[arg(long, value_name = "none|unit|random:MAX", value_parser = weights_or_none)]
     weights: Option<WeightsOption>,
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "V,...|max-degree|center", default_value = "max-degree")]
     source: String,
     /// Weights in place of the graph's own: unit, or random:MAX for integers from 1
-    /// to MAX (at most 4294967295).
+    /// to MAX (at most 4294967295), or for reals up to MAX if it has a decimal point (1.0).
     #[arg(long, value_name = "unit|random:MAX", value_parser = weights)]
     weights: Option<WeightsOption>,
     /// Which way to search; on the worklist if one of its options is given.

@@ -11,16 +11,33 @@ pub(crate) enum WeightsOption {
     Unit,
     /// Random integers from 1 to this.
     Random(u32),
+    /// Random reals above 0, up to this.
+    RandomReal(f32),
 }
 
 /// `unit`, or `random:MAX`.
 pub(crate) fn weights(text: &str) -> Result<WeightsOption, String> {
-    let max = text.strip_prefix("random:").and_then(|max| max.parse().ok()).filter(|&max| max > 0);
-    match (text, max) {
+    let random = text.strip_prefix("random:").and_then(random);
+    match (text, random) {
         ("unit", _) => Ok(WeightsOption::Unit),
-        (_, Some(max)) => Ok(WeightsOption::Random(max)),
-        _ => Err(format!("neither unit nor random:MAX with MAX from 1 to {}", u32::MAX)),
+        (_, Some(random)) => Ok(random),
+        _ => Err(format!(
+            "neither unit nor random:MAX with MAX from 1 to {}, or with a decimal point for reals",
+            u32::MAX
+        )),
     }
+}
+
+/// A largest weight says by its decimal point that weights are reals.
+fn random(max: &str) -> Option<WeightsOption> {
+    match max.contains('.') {
+        true => max.parse().ok().filter(is_largest_real).map(WeightsOption::RandomReal),
+        false => max.parse().ok().filter(|&max| max > 0).map(WeightsOption::Random),
+    }
+}
+
+fn is_largest_real(max: &f32) -> bool {
+    max.is_normal() && *max > 0.0
 }
 
 /// The same, or `none`.
@@ -38,6 +55,7 @@ impl WeightsOption {
             WeightsOption::None => None,
             WeightsOption::Unit => Some(generate::unit_weights(&graph)),
             WeightsOption::Random(max) => Some(generate::random_weights(&graph, max, 0)),
+            WeightsOption::RandomReal(max) => Some(generate::random_real_weights(&graph, max, 0)),
         };
         Ok(graph.with_weights(weights)?)
     }

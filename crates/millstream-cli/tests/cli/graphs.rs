@@ -218,9 +218,16 @@ fn converting_changes_weights() {
         succeed(&[&["sssp", graph, "--output", &path], options].concat());
         folder.text("distances")
     };
-    succeed(&["convert", &karate, &out, "--weights", "random:64"]);
-    assert_eq!(distances(&out, &[]), distances(&karate, &["--weights", "random:64"]));
-    for weights in ["some", "random:0"] {
+    let out = folder.path("out.wel");
+    for (weights, kind) in
+        [("random:64", "integer"), ("random:64.0", "real"), ("random:.5", "real")]
+    {
+        succeed(&["convert", &karate, &out, "--weights", weights]);
+        assert_eq!(info(&out)["weights"]["kind"], kind);
+        assert_eq!(distances(&out, &[]), distances(&karate, &["--weights", weights]));
+    }
+    assert!(info(&out)["weights"]["max"].as_f64().is_some_and(|max| max <= 0.5));
+    for weights in ["some", "random:0", "random:0.0", "random:-1.5", "random:1.e99", "random:."] {
         let said = refused(&["convert", &real, &out, "--weights", weights], 2);
         assert!(said.contains("not none, and neither unit nor random:MAX"), "{said}");
     }

@@ -24,7 +24,7 @@ pub use kron::kron;
 pub use random::random;
 pub use road::{KEEP_PERMILLE, road};
 pub use social::social;
-pub use weights::{random_weights, unit_weights};
+pub use weights::{random_real_weights, random_weights, unit_weights};
 
 use crate::symmetric::{EdgeSource, symmetric_graph};
 use crate::{CsrGraph, GraphError, Weights};
@@ -97,7 +97,8 @@ fn build(
         return Err(GenerateError::NoWeight);
     }
     let graph = symmetric_graph(count, source)?;
-    let weight = |max| weights::hashed(graph.offsets(), graph.targets(), max, options.seed);
+    let weight =
+        |max| weights::random_integers(graph.offsets(), graph.targets(), max, options.seed);
     let weights = options.max_weight.map(weight).map(Weights::Integer);
     Ok(graph.with_weights(weights)?)
 }

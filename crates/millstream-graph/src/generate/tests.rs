@@ -77,6 +77,19 @@ fn weights_take_every_value() {
 }
 
 #[test]
+fn real_weights_are_spread_evenly_and_the_same_both_ways() {
+    let graph = grid(40, 40, &options(5, 7)).unwrap();
+    let weights = random_real_weights(&graph, 3.5, 5);
+    let Weights::Real(reals) = &weights else { panic!("{weights:?}") };
+    let mut counts = [0; 7];
+    reals.iter().for_each(|&weight| counts[(weight * 2.0).ceil() as usize - 1] += 1);
+    assert!(counts.iter().all(|count| (700..1100).contains(count)), "{counts:?}");
+    assert_ne!(weights, random_real_weights(&graph, 3.5, 6));
+    let weighted = graph.with_weights(Some(weights)).unwrap();
+    assert_eq!(weighted.transposed().unwrap().weights(), weighted.weights());
+}
+
+#[test]
 fn a_grid_has_the_arcs_of_a_grid() {
     let graph = grid(4, 3, &GenerateOptions::default()).unwrap();
     assert_eq!((graph.vertices(), graph.arcs()), (12, 2 * (3 * 3 + 4 * 2)));
