@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use millstream_device::{CudaSource, DeviceBuffer, Trusted};
 use millstream_graph::reference::Distances;
+use millstream_traversal::Part;
 use millstream_traversal::internals::{self, Rule, Settings, Value};
-use millstream_traversal::{Part, PartWeights};
 use millstream_worklist::CudaProgram;
 
 use crate::{step_lights, step_search};
@@ -71,10 +71,7 @@ impl Rule for IntegerDistances {
     const WEIGHS: bool = true;
 
     fn weights(part: &Part) -> Option<Arc<DeviceBuffer<u32>>> {
-        match &part.weights {
-            PartWeights::Integer(weights) => Some(Arc::clone(weights)),
-            _ => None,
-        }
+        part.weights.integers().cloned()
     }
 
     #[inline]
@@ -131,10 +128,7 @@ impl Rule for RealDistances {
     const WEIGHS: bool = true;
 
     fn weights(part: &Part) -> Option<Arc<DeviceBuffer<f32>>> {
-        match &part.weights {
-            PartWeights::Real(weights) => Some(Arc::clone(weights)),
-            _ => None,
-        }
+        part.weights.reals().cloned()
     }
 
     #[inline]

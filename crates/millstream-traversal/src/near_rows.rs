@@ -290,8 +290,8 @@ mod tests {
     use millstream_worklist::CudaProgram;
 
     use super::*;
+    use crate::Columns;
     use crate::relaxation::Settings;
-    use crate::{Columns, PartWeights};
 
     /// A rule with integer weights.
     #[derive(Debug)]
@@ -305,10 +305,7 @@ mod tests {
         const WEIGHS: bool = true;
 
         fn weights(part: &Part) -> Option<Arc<DeviceBuffer<u32>>> {
-            match &part.weights {
-                PartWeights::Integer(weights) => Some(Arc::clone(weights)),
-                _ => None,
-            }
+            part.weights.integers().cloned()
         }
 
         fn beyond(key: u32, weight: u32) -> u32 {

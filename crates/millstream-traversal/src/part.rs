@@ -43,7 +43,7 @@ pub enum PartWeights {
 
 impl PartWeights {
     /// The weights, if they are integers.
-    pub(crate) fn integers(&self) -> Option<&DeviceBuffer<u32>> {
+    pub fn integers(&self) -> Option<&Arc<DeviceBuffer<u32>>> {
         match self {
             PartWeights::Integer(weights) => Some(weights),
             PartWeights::None | PartWeights::Real(_) => None,
@@ -51,7 +51,7 @@ impl PartWeights {
     }
 
     /// The weights, if they are reals.
-    pub(crate) fn reals(&self) -> Option<&DeviceBuffer<f32>> {
+    pub fn reals(&self) -> Option<&Arc<DeviceBuffer<f32>>> {
         match self {
             PartWeights::Real(weights) => Some(weights),
             PartWeights::None | PartWeights::Integer(_) => None,

@@ -230,7 +230,7 @@ impl Reversal<'_> {
         let (none, no_ids) = (device.buffer(0)?, device.buffer(0)?);
         let new_ids = self.its.new_ids.as_ref().unwrap_or(&no_ids);
         for &(its_first, part) in parts {
-            let their_weights = weights_of(&part.weights).unwrap_or(&none);
+            let their_weights = weights_of(&part.weights).map_or(&none, Arc::as_ref);
             let from = (&*part.offsets, &*part.targets, their_weights, its_first);
             let (counts, offsets) = (&self.index.counts, &self.index.offsets);
             let first = self.its.vertices.start;
@@ -256,7 +256,7 @@ impl Reversal<'_> {
 }
 
 /// Weights of this type, if there are any.
-type WeightsOf<W> = fn(&PartWeights) -> Option<&DeviceBuffer<W>>;
+type WeightsOf<W> = fn(&PartWeights) -> Option<&Arc<DeviceBuffer<W>>>;
 
 /// Targets, the new ids of all vertices, the first new id that has a count, and the counts.
 static COUNT: Kernel<(Read<u32>, Read<u32>, Value<u32>, Shared<u64>)> = Kernel::with_source(
