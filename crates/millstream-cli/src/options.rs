@@ -21,8 +21,9 @@ use crate::progress::phase;
 pub(crate) struct Spread {
     #[command(flatten)]
     devices: LinkedDeviceOptions,
-    /// How vertices are spread over the devices. Unless given, edges, but regions for BFS and SSSP on several
-    /// devices with GPUs among them, if blocks cut more than a sixteenth of the arcs of a mesh-like graph.
+    /// How vertices are spread over the devices. Unless given, edges, but regions for BFS, and for SSSP other
+    /// than in steps, on several devices with GPUs among them, if edges cut more than a sixteenth of the arcs of
+    /// a graph like a mesh.
     #[arg(long, value_enum, help_heading = "Partition")]
     partitioner: Option<Partitioner>,
 }
@@ -238,6 +239,18 @@ impl Spread {
         match self.partitioner {
             Some(Partitioner::Edges) => Ok(None),
             _ => self.partition(graph, parts),
+        }
+    }
+
+    /// The same for shortest paths, but edges where they would take regions by themselves.
+    pub(crate) fn partition_of_paths(
+        &self,
+        graph: &CsrGraph,
+        parts: usize,
+    ) -> Result<Option<Partition>, Error> {
+        match partition::suits_regions(graph, parts) {
+            true => self.partition(graph, parts),
+            false => self.partition_of_ranks(graph, parts),
         }
     }
 }

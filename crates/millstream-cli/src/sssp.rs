@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
     options.cutoff = cutoff;
     let mut job = Job::new("sssp", (input, how), (&context, &graph), clock);
     job.common.source = Some(original_ids(&graph, &sources));
-    let partition = spread.partition(&graph, context.devices().len())?;
+    let partition = spread.partition_of_paths(&graph, context.devices().len())?;
     job.partitioned();
     let upload = async {
         match partition {

@@ -71,8 +71,8 @@ enum WeightType {
 impl Sssp {
     /// Uploads a graph to be searched as [`SsspOptions::default`] says, in blocks of vertices that equally
     /// many arcs enter (for a search in steps) or leave (for any other). For several devices with GPUs among
-    /// them, a mesh whose ids say nothing of where vertices lie is divided into regions
-    /// ([`partition::automatic`](millstream_graph::partition::automatic)), as [`Sssp::layouts`] says.
+    /// them, a mesh whose ids say nothing of where vertices lie is divided into regions, except for a search
+    /// in steps ([`partition::automatic`](millstream_graph::partition::automatic)), as [`Sssp::layouts`] says.
     ///
     /// # Errors
     /// No weights, or one that is negative; no memory on a device or the host; on GPUs, a vertex of more

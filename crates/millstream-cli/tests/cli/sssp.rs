@@ -198,6 +198,24 @@ fn patience_that_is_none_is_refused() {
 }
 
 #[test]
+fn edges_are_those_that_a_search_goes_along() {
+    let folder = Folder::new();
+    // Half of the arcs leave the first vertex, half enter the first forty.
+    let arcs = (0..4000).map(|vertex| format!("0 {vertex} 1\n{vertex} {} 1\n", vertex % 40));
+    let graph = folder.file("in.wel", arcs.collect::<String>());
+    let items = |options: &[&str]| {
+        let fixed = ["sssp", &graph, "--devices", "host:4", "--algorithm", "stepping"];
+        let report = json(&[&fixed[..], &["--source", "0"], options].concat());
+        let devices = report["per_device"].as_array().unwrap().clone();
+        devices.iter().map(|device| device["work_items"].clone()).collect::<Vec<_>>()
+    };
+    let edges = items(&["--partitioner", "edges"]);
+    assert_eq!(edges, items(&[]));
+    assert_eq!(items(&["--partitioner", "blocks"]), [1000; 4]);
+    assert_ne!(edges, [1000; 4]);
+}
+
+#[test]
 fn no_more_work_is_useful_than_was_done() {
     let graph = dataset("debian-dependencies.el.gz");
     for devices in ["host:1", "host:4"] {

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
-use super::{Partition, edge_balanced_blocks, region_blocks};
+use super::regions::region_blocks_of_most;
+use super::{Partition, edge_balanced_blocks};
 use crate::pieces::InPieces;
 use crate::{CsrGraph, Degrees, DepthProbe};
 
@@ -14,12 +15,14 @@ const HUB: u64 = 32;
 
 /// Vertices, evenly spread, whose arcs tell how many are cut.
 const SAMPLE: u32 = 1 << 12;
+/// The most arcs of each that count: a hub may have most of a graph's.
+const SAMPLE_ARCS: usize = 64;
 /// Parts are scattered if more than one of so many arcs is cut.
 const SCATTERED: u64 = 16;
 
 /// Parts for searches whose devices should seldom meet: [`edge_balanced_blocks`], but [`region_blocks`] if
-/// blocks cut more than a sixteenth of the arcs of a graph that is not [near](DepthProbe::is_near): a mesh or
-/// a road map whose ids say nothing of where vertices lie. That is found out in milliseconds, from a sample.
+/// the graph [suits](suits_regions) these, and regions reach seven eighths of its vertices: not if it is all
+/// small components.
 ///
 /// ```
 /// use millstream_graph::generate::{self, GenerateOptions};
@@ -33,11 +36,28 @@ const SCATTERED: u64 = 16;
 /// # Ok::<(), millstream_graph::generate::GenerateError>(())
 /// ```
 pub fn automatic(graph: &CsrGraph, parts: usize) -> Partition {
-    let blocks = edge_balanced_blocks(graph, parts);
-    match are_scattered(graph, &blocks) && !DepthProbe::new(graph).is_near() {
-        true => region_blocks(graph, parts),
-        false => blocks,
-    }
+    let regions = || region_blocks_of_most(graph, parts);
+    let suitable = suits_regions(graph, parts).then(regions).flatten();
+    suitable.unwrap_or_else(|| edge_balanced_blocks(graph, parts))
+}
+
+/// Whether [`edge_balanced_blocks`] cut more than a sixteenth of the arcs of a graph that is not
+/// [near](DepthProbe::is_near): a mesh or a road map whose ids say nothing of where vertices lie. That is
+/// found out in milliseconds, from a sample.
+///
+/// ```
+/// use millstream_graph::generate::{self, GenerateOptions};
+/// use millstream_graph::partition;
+///
+/// let mesh = generate::grid(100, 100, &GenerateOptions::default())?;
+/// let scattered = partition::random(&mesh, 100, 1).renumber(&mesh);
+/// assert!(partition::suits_regions(&scattered, 2) && !partition::suits_regions(&mesh, 2));
+/// # Ok::<(), millstream_graph::generate::GenerateError>(())
+/// ```
+pub fn suits_regions(graph: &CsrGraph, parts: usize) -> bool {
+    parts > 1
+        && are_scattered(graph, &edge_balanced_blocks(graph, parts))
+        && !DepthProbe::new(graph).is_near()
 }
 
 fn are_scattered(graph: &CsrGraph, parts: &Partition) -> bool {
@@ -45,9 +65,9 @@ fn are_scattered(graph: &CsrGraph, parts: &Partition) -> bool {
     let (mut arcs, mut cut) = (0, 0);
     for vertex in (0..graph.vertices()).step_by(step) {
         let own = parts.range(parts.owner(vertex));
-        let targets = graph.neighbors(vertex);
+        let targets = graph.neighbors(vertex).iter().take(SAMPLE_ARCS);
         arcs += targets.len() as u64;
-        cut += targets.iter().filter(|target| !own.contains(target)).count() as u64;
+        cut += targets.filter(|target| !own.contains(target)).count() as u64;
     }
     cut * SCATTERED > arcs
 }

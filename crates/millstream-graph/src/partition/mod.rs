@@ -20,7 +20,7 @@ mod random;
 mod regions;
 mod renumber;
 
-pub use automatic::{automatic, have_hubs, is_mesh_like};
+pub use automatic::{automatic, have_hubs, is_mesh_like, suits_regions};
 pub use blocks::{contiguous_blocks, edge_balanced_blocks};
 #[cfg(feature = "metis")]
 pub use metis::metis;

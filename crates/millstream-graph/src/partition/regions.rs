@@ -41,12 +41,14 @@ const LOST: u64 = NOWHERE - 1;
 /// # Ok::<(), millstream_graph::GraphError>(())
 /// ```
 pub fn region_blocks(graph: &CsrGraph, parts: usize) -> Partition {
-    let regions = Regions::new(graph.vertices());
-    regions.grow(graph);
-    let originals = regions.order(graph);
-    let degrees = originals.par_iter().in_pieces().map(|&vertex| graph.degree(vertex)).collect();
-    let blocks = edge_balanced_blocks(&RowIndex::new(degrees), parts);
-    Partition { boundaries: blocks.boundaries, order: Some(Order::new(originals)) }
+    Regions::grown(graph).blocks(graph, parts)
+}
+
+/// The same, if regions reach most of the graph: one thread finds all others, which takes seconds where
+/// there are very many small components.
+pub(super) fn region_blocks_of_most(graph: &CsrGraph, parts: usize) -> Option<Partition> {
+    let regions = Regions::grown(graph);
+    regions.reach_most().then(|| regions.blocks(graph, parts))
 }
 
 struct Regions {
@@ -57,6 +59,12 @@ struct Regions {
 }
 
 impl Regions {
+    fn grown(graph: &CsrGraph) -> Regions {
+        let regions = Regions::new(graph.vertices());
+        regions.grow(graph);
+        regions
+    }
+
     fn new(vertices: u32) -> Regions {
         let count = (vertices / REGION).clamp(vertices.min(1), MOST);
         let nowhere = (0..vertices).into_par_iter().in_pieces().map(|_| AtomicU64::new(NOWHERE));
@@ -87,6 +95,20 @@ impl Regions {
         let reached = &self.reached[vertex as usize];
         reached.load(Ordering::Relaxed) > place
             && reached.fetch_min(place, Ordering::Relaxed) == NOWHERE
+    }
+
+    /// Whether they have left at most an eighth of the vertices.
+    fn reach_most(&self) -> bool {
+        let all = self.reached.par_iter().in_pieces();
+        let left = all.filter(|reached| reached.load(Ordering::Relaxed) == NOWHERE).count();
+        left <= self.reached.len() / 8
+    }
+
+    fn blocks(&self, graph: &CsrGraph, parts: usize) -> Partition {
+        let order = self.order(graph);
+        let degrees = order.par_iter().in_pieces().map(|&vertex| graph.degree(vertex)).collect();
+        let blocks = edge_balanced_blocks(&RowIndex::new(degrees), parts);
+        Partition { boundaries: blocks.boundaries, order: Some(Order::new(order)) }
     }
 
     fn is_reached(&self, vertex: u32) -> bool {
@@ -219,7 +241,8 @@ mod tests {
 
     #[test]
     fn parts_do_not_depend_on_threads() {
-        let road = shuffled(200, 200);
+        // So large that several threads share frontiers.
+        let road = shuffled(300, 400);
         let on = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| region_blocks(&road, 3))
@@ -227,14 +250,26 @@ mod tests {
         assert!((1..4).map(on).is_sorted_by(|one, other| one == other));
     }
 
-    /// Chains of ten vertices, a thousand ids from each other.
+    /// Chains of so many vertices, `chains` ids from each other.
+    fn chains(chains: u32, vertices: u32) -> CsrGraph {
+        let edges = (0..(vertices - 1) * chains).map(|at| (at, at + chains));
+        let arcs: Vec<_> = edges.flat_map(|(one, other)| [(one, other), (other, one)]).collect();
+        CsrGraph::from_edges(vertices * chains, &arcs).unwrap()
+    }
+
     #[test]
     fn components_without_a_region_are_not_cut() {
-        const CHAINS: u32 = 1000;
-        let edges = (0..9 * CHAINS).map(|at| (at, at + CHAINS));
-        let arcs: Vec<_> = edges.flat_map(|(one, other)| [(one, other), (other, one)]).collect();
-        let chains = CsrGraph::from_edges(10 * CHAINS, &arcs).unwrap();
+        let chains = chains(1000, 10);
         // Only those within which a part ends are.
         assert!(region_blocks(&chains, 4).edge_cut(&chains) <= 2 * 3);
+    }
+
+    #[test]
+    fn most_of_many_components_has_no_region() {
+        assert_eq!(region_blocks_of_most(&chains(1000, 10), 4), None);
+        let few = chains(10, 1000);
+        assert_eq!(region_blocks_of_most(&few, 4), Some(region_blocks(&few, 4)));
+        let nothing = CsrGraph::from_edges(0, &[]).unwrap();
+        assert!(region_blocks_of_most(&nothing, 4).is_some());
     }
 }
