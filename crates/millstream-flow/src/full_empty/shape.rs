@@ -48,7 +48,8 @@ impl PacketShape {
     }
 
     /// For a segment of the host: kernels of `device` wait for its packets. They look at words on
-    /// their own device, which one block copies from the host's words.
+    /// their own device, which one block copies from the host's words. Kernels of other devices may publish
+    /// packets, but must not wait for them.
     #[must_use]
     pub fn read_by(mut self, device: &Device) -> PacketShape {
         self.read_by = Some(device.clone());
