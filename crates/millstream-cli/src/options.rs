@@ -248,9 +248,9 @@ impl Spread {
         graph: &CsrGraph,
         parts: usize,
     ) -> Result<Option<Partition>, Error> {
-        match partition::suits_regions(graph, parts) {
-            true => self.partition(graph, parts),
-            false => self.partition_of_ranks(graph, parts),
+        match self.partitioner {
+            Some(Partitioner::Edges) if !partition::suits_regions(graph, parts) => Ok(None),
+            _ => self.partition(graph, parts),
         }
     }
 }

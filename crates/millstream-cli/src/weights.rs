@@ -28,24 +28,21 @@ pub(crate) fn weights(text: &str) -> Result<WeightsOption, String> {
     }
 }
 
-/// A largest weight says by its decimal point that weights are reals.
-fn random(max: &str) -> Option<WeightsOption> {
-    match max.contains('.') {
-        true => max.parse().ok().filter(is_largest_real).map(WeightsOption::RandomReal),
-        false => max.parse().ok().filter(|&max| max > 0).map(WeightsOption::Random),
-    }
-}
-
-fn is_largest_real(max: &f32) -> bool {
-    max.is_normal() && *max > 0.0
-}
-
 /// The same, or `none`.
 pub(crate) fn weights_or_none(text: &str) -> Result<WeightsOption, String> {
     match text {
         "none" => Ok(WeightsOption::None),
         text => weights(text).map_err(|reason| format!("not none, and {reason}")),
     }
+}
+
+/// The largest weight says by its decimal point that weights are reals.
+fn random(max: &str) -> Option<WeightsOption> {
+    if !max.contains('.') {
+        return max.parse().ok().filter(|&max| max > 0).map(WeightsOption::Random);
+    }
+    let max: f32 = max.parse().ok()?;
+    (max.is_normal() && max > 0.0).then_some(WeightsOption::RandomReal(max))
 }
 
 impl WeightsOption {

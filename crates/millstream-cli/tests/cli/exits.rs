@@ -187,7 +187,10 @@ fn help_says_what_unreached_is_and_who_divides() {
     }
     for command in ["bfs", "sssp", "cc", "pagerank"] {
         let help = help(command);
-        assert!(help.contains("Unless given, edges, but regions for BFS and SSSP"), "{help}");
+        assert!(
+            help.contains("Unless given, edges, but regions for BFS, and for SSSP other"),
+            "{help}"
+        );
         assert!(help.contains("host:2x3 (three virtual devices on each of two)"), "{help}");
     }
 }
