@@ -20,9 +20,9 @@ const SAMPLE_ARCS: usize = 64;
 /// Parts are scattered if more than one of so many arcs is cut.
 const SCATTERED: u64 = 16;
 
-/// Parts for searches whose devices should seldom meet: [`edge_balanced_blocks`], but [`region_blocks`] if
-/// the graph [suits](suits_regions) these, and regions reach seven eighths of its vertices: not if it is all
-/// small components.
+/// Parts for searches whose devices should seldom meet: [`edge_balanced_blocks`], but
+/// [`region_blocks`](super::region_blocks) if the graph [suits](suits_regions) these, and regions reach seven
+/// eighths of its vertices: not if it is all small components.
 ///
 /// ```
 /// use millstream_graph::generate::{self, GenerateOptions};
