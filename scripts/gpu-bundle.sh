@@ -41,7 +41,7 @@ cp datasets/*.mtx datasets/*.el datasets/*.gz "$stage/datasets/"
 if [ -d "${MILLSTREAM_DATASETS:-}" ]; then
     cp -r "$MILLSTREAM_DATASETS" "$stage/real"
 fi
-cp scripts/{run-{tests,at-once,large,examples},compile-kernels,sanitize}.sh "$stage/"
+cp scripts/{run-{tests,at-once,large,examples},compile-kernels,sanitize}.sh scripts/random-runs.py "$stage/"
 # The programs are much alike: a dictionary as large as all of them finds that.
 tar -C "$stage" -cf - . | xz --lzma2=preset=6,dict=128MiB > "$folder/millstream-gpu.tar.xz"
 size=$(stat -c %s "$folder/millstream-gpu.tar.xz")
