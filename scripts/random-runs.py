@@ -6,7 +6,8 @@
 such as: scripts/random-runs.py target/debug/millstream 300 host:1 host:3 host:8
 or, by scripts/emulate.sh: scripts/emulate.sh scripts/random-runs.py ... cuda:0 cuda:0-2 cuda:0x4
 
-Runs that the command refuses, with exit code 2, as options have no meaning together, are counted apart.
+Runs that the command refuses, with exit code 2, as options have no meaning together, are counted apart, and
+so are ranks that did not converge (exit code 3).
 Prints each failure with a copy of its graph, and ends with 1 if there was one.
 """
 import argparse
@@ -19,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+EXITS = {2: "refused", 3: "not converged"}
 # What each algorithm may be given: a list of alternatives for each option, None for leaving it out.
 WORKLIST = {
     "--routing": [None, None, "ring", "direct"],
@@ -135,13 +137,13 @@ def some_command(program, graph, devices):
 
 
 def answer(command):
-    """`verified`, `refused`, or what has gone wrong."""
+    """`verified`, `refused`, `not converged`, or what has gone wrong."""
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
         return "no end after 300 s"
-    if run.returncode == 2:
-        return "refused"
+    if run.returncode in EXITS:
+        return EXITS[run.returncode]
     if run.returncode == 0 and json.loads(run.stdout)["verified"] is True:
         return "verified"
     return f"exit code {run.returncode}: {run.stderr}{run.stdout}"
@@ -155,7 +157,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     random.seed(given.seed)
-    folder, counts = Path(tempfile.mkdtemp(prefix="random-runs-")), {"verified": 0, "refused": 0}
+    folder = Path(tempfile.mkdtemp(prefix="random-runs-"))
+    counts = dict.fromkeys(["verified", *EXITS.values()], 0)
     failures, end = 0, time.monotonic() + given.seconds
     graph = folder / "graph.wel"
     while time.monotonic() < end:
@@ -169,7 +172,7 @@ def main():
             failures += 1
             command[2] = str(shutil.copy(graph, folder / f"failure-{failures}.wel"))
             print(*command, said, sep=" ", flush=True)
-    print(f"{counts['verified']} verified, {counts['refused']} refused, {failures} failed")
+    print(", ".join(f"{count} {said}" for said, count in counts.items()), f"and {failures} failed")
     if not failures:
         shutil.rmtree(folder)
     sys.exit(failures > 0)

@@ -71,7 +71,9 @@ pub mod prelude {
     pub use millstream_graph::write::write_graph;
     pub use millstream_pagerank::{PageRank, PageRankOptions, PageRankResult};
     pub use millstream_sssp::{Delta, Distances, Sssp, SsspOptions, SsspResult};
-    pub use millstream_traversal::{DistributedGraph, VertexProgram, VertexView, Vertices};
+    pub use millstream_traversal::{
+        Columns, DistributedGraph, Place, VertexProgram, VertexView, Vertices,
+    };
     pub use millstream_worklist::{
         CudaProgram, DistributedWorklist, Flags, Here, Program, Routing, View, Worker, problem,
     };

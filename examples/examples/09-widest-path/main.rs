@@ -9,7 +9,6 @@ use std::collections::BinaryHeap;
 
 use millstream::graph::{Weights, generate, partition};
 use millstream::prelude::*;
-use millstream::traversal::Columns;
 use millstream::traversal::Error::Worklist;
 use millstream::worklist::Error::NotFused;
 use widest_path::widest_paths;

@@ -6,7 +6,6 @@ mod k_core;
 use k_core::k_core;
 use millstream::graph::{generate, partition};
 use millstream::prelude::*;
-use millstream::traversal::Columns;
 use millstream::traversal::Error::Worklist;
 use millstream::worklist::Error::NotFused;
 
