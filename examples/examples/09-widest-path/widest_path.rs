@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millstream::prelude::*;
-use millstream::traversal::{PartWeights, Place, Result};
+use millstream::traversal::Result;
 
 problem! {
     /// A device's rows of the graph, and what it knows of the width to every vertex.
@@ -75,7 +75,7 @@ pub async fn widest_paths(graph: &DistributedGraph, worker: Worker) -> Result<Ve
     let mut problems = Vec::new();
     for (part, widths) in graph.parts().iter().zip(&widths) {
         let (offsets, targets) = (Arc::clone(&part.offsets), Arc::clone(&part.targets));
-        let PartWeights::Integer(capacities) = &part.weights else { unreachable!("integers") };
+        let Some(capacities) = part.weights.integers() else { unreachable!("integers") };
         let (capacities, owners) = (Arc::clone(capacities), Arc::clone(&part.owners));
         let widths = widths.clone();
         problems.push(Arc::new(Problem { offsets, targets, capacities, widths, owners }));

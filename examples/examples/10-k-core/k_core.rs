@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millstream::prelude::*;
-use millstream::traversal::{Place, Result};
+use millstream::traversal::Result;
 
 problem! {
     /// A device's rows of the graph, the neighbours that its vertices have left, and how
