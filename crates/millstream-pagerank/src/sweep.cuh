@@ -110,7 +110,7 @@ struct Sweep {
             if (ticket < long_rows) {
                 const u32 row = settings.block_rows + u32(ticket);
                 const double sum = sum_of_warp(sum_of_arcs(row));
-                if (lane() == 0) settle(row, row, before(row), Real(sum), give, sums);
+                if (lane() == 0) settle(row, row, before(row), sum, give, sums);
                 continue;
             }
             const u32 at = u32(ticket) - long_rows, wide = settings.wide_slices;
@@ -118,7 +118,7 @@ struct Sweep {
             const u32 last = first + (at < wide ? 1 : slices);
             for (u32 item = settings.long_rows + first;
                  item < settings.long_rows + last && item < items(); ++item)
-                slice(item, [&] { return Real(sum_of_arcs(item)); }, give, sums);
+                slice(item, [&] { return sum_of_arcs(item); }, give, sums);
         }
         return sums;
     }
@@ -182,7 +182,7 @@ struct Sweep {
         const bool exists = row < vertices.row_weights.len;
         // On its way while the arcs are.
         const Before known = exists ? before(row) : Before{0, 0};
-        const Real sum = sum_of_arcs();
+        const double sum = sum_of_arcs();
         if (exists) settle(item, row, known, sum, give, sums);
     }
 
@@ -221,7 +221,7 @@ struct Sweep {
         // Cleared for the next sweep, which nobody begins before this one ends.
         store_relaxed_gpu(&its[0], u64(0));
         store_relaxed_gpu(&its[1], u64(0));
-        settle(row, row, before(row), Real(all), give, sums);
+        settle(row, row, before(row), all, give, sums);
     }
 
     template <class Give>
@@ -230,7 +230,7 @@ struct Sweep {
         for (u32 row = settings.shared_rows + behind(first); row < settings.block_rows;
              row += gridDim.x) {
             const double sum = sum_of_block_arcs(graph.offsets[row], graph.offsets[row + 1]);
-            if (threadIdx.x == 0) settle(row, row, before(row), Real(sum), give, sums);
+            if (threadIdx.x == 0) settle(row, row, before(row), sum, give, sums);
         }
     }
 
@@ -256,8 +256,8 @@ struct Sweep {
     }
 
     // The sum of this thread's row in a slice whose arcs count once each.
-    __device__ __forceinline__ Real sum_of_columns(u32 column, u32 end) const {
-        Real sum = 0;
+    __device__ __forceinline__ double sum_of_columns(u32 column, u32 end) const {
+        double sum = 0;
         for (; column < end; column += loads) {
             const u32* const at = graph.sources.items + u64(column) * 32 + lane();
             u32 sources[loads];
@@ -317,11 +317,12 @@ struct Sweep {
         return sum;
     }
 
-    // Nobody asks what a dangling vertex gives: its rank is kept in that place.
+    // Nobody asks what a dangling vertex gives: its rank is kept in that place. Sums are in f64: with
+    // f32 in their place, ranks of a star of 130 vertices never came to rest.
     template <class Give>
-    __device__ __forceinline__ void settle(u32 item, u32 row, Before known, Real sum,
+    __device__ __forceinline__ void settle(u32 item, u32 row, Before known, double sum,
                                            const Give& give, SweepSums<Real>& sums) const {
-        Real rank = damping * sum + base;
+        Real rank = damping * Real(sum) + base;
         if (!is_plain && vertices.teleport.len != 0) rank += vertices.teleport[row];
         const bool dangles = known.row_weight == 0;
         const Real old = dangles ? known.share : known.share * known.row_weight;

@@ -162,7 +162,9 @@ fn an_uploaded_graph_answers_other_questions() {
 
 /// One vertex whose rank is a sum over all others, which lead there and back, or only there.
 pub(crate) fn stars(context: &Context, leaves: u32) {
-    for (leaves, is_symmetric) in [(leaves / 80, true), (leaves, true), (leaves, false)] {
+    let all = [(leaves / 80, true), (leaves, true), (leaves, false)];
+    // Of lengths that a GPU gives a thread, too.
+    for (leaves, is_symmetric) in [(129, true), (199, true)].into_iter().chain(all) {
         let arcs = (1..=leaves).map(|leaf| (leaf, 0));
         let back = (1..=leaves).filter(|_| is_symmetric).map(|leaf| (0, leaf));
         let arcs: Vec<_> = arcs.chain(back).collect();
