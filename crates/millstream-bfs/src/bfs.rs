@@ -262,8 +262,8 @@ impl Bfs {
         [self.regions, order, incoming, near, hubs].into_iter().flatten().collect()
     }
 
-    /// Searches from `sources`, all at level 0. Runs on one context do not
-    /// disturb each other.
+    /// Searches from `sources`, all at level 0; without any, all vertices stay unreached. Runs on one
+    /// context do not disturb each other.
     ///
     /// # Errors
     /// A source that is not a vertex; devices that cannot go level by level or may not

@@ -107,7 +107,9 @@ impl Destination {
             graph: self.out.display().to_string(),
             vertices: graph.vertices(),
             edges: graph.arcs(),
-            weights: graph.weights().map(weight_kind),
+            // DIMACS has a weight for each arc: 1 if the graph has none.
+            weights: (graph.weights().map(weight_kind))
+                .or((format == Format::Dimacs).then_some("integer")),
         };
         answer(&report, self.json, table)
     }

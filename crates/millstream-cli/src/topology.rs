@@ -50,24 +50,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Error> {
         false => arguments.devices.open()?,
     };
     let measured = match arguments.calibrate {
-        true => Some(phase("measuring", || calibrate(&context))?),
+        true => Some(phase("measuring", || measure(&context))?),
         false => None,
     };
+    let kept = measured.as_ref().map_or(Ok(()), |table| keep(&context, table));
     let report = report(context.topology(), measured.as_ref());
-    answer(&report, arguments.json, |report| table(report, measured.as_ref()))
+    answer(&report, arguments.json, |report| table(report, measured.as_ref()))?;
+    // The results are shown even if they could not be kept.
+    kept
 }
 
-/// Measures copies and keeps the results.
-fn calibrate(context: &Context) -> Result<TransferTable, Error> {
-    let devices = context.device_set();
-    let table = run_interruptibly(context, devices.calibrate())?.map_err(FlowError::Device)?;
-    match devices.keep_transfer_table(&table) {
-        Ok(Some(_)) => {}
-        Ok(None) => remark("set MILLSTREAM_CACHE to a folder to keep the table"),
-        // The results can still be shown, even if they could not be kept.
-        Err(error) => remark(error),
+/// Measures copies.
+fn measure(context: &Context) -> Result<TransferTable, Error> {
+    let measured = run_interruptibly(context, context.device_set().calibrate())?;
+    Ok(measured.map_err(FlowError::Device)?)
+}
+
+/// Keeps what was measured, if there is a place for it.
+fn keep(context: &Context, table: &TransferTable) -> Result<(), Error> {
+    let kept = context.device_set().keep_transfer_table(table).map_err(FlowError::Device)?;
+    if kept.is_none() {
+        remark("set MILLSTREAM_CACHE to a folder to keep the table");
     }
-    Ok(table)
+    Ok(())
 }
 
 fn report(topology: &Topology, measured: Option<&TransferTable>) -> Report {

@@ -30,6 +30,7 @@ use crate::{Error, Result};
 const MOST_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Deserialize)]
+#[serde(expecting = "an object with links")]
 struct TopologyFile {
     /// From each device (row) to each.
     links: Vec<Vec<LinkKind>>,
@@ -41,6 +42,7 @@ struct TopologyFile {
 
 /// A [`Transfer`]; the file may say more about it.
 #[derive(Debug, Deserialize)]
+#[serde(expecting = "an object with from, to, way and times")]
 struct MeasuredTransfer {
     from: String,
     to: String,
@@ -114,6 +116,10 @@ impl FromStr for Topology {
         let called = called.unwrap_or_else(|| names.clone());
         if called.len() != devices {
             return Err(fault(format!("{} names, for {devices} rows", called.len())));
+        }
+        let mut different = HashSet::new();
+        if let Some(twice) = called.iter().find(|name| !different.insert(*name)) {
+            return Err(fault(format!("two devices are called {twice:?}")));
         }
         let topology = Topology::from_links(names, |from, to| links[from][to]);
         Ok(match transfers.is_empty() {
@@ -224,6 +230,11 @@ mod tests {
             (r#"{"links": [["memory", "pcie"], ["pcie"]]}"#, "row 1 has 1 links, for 2 rows"),
             (r#"{"links": [["host"]]}"#, "device 0 has no memory link to itself"),
             (r#"{"links": [["memory"]], "devices": ["a", "b"]}"#, "2 names, for 1 rows"),
+            (
+                r#"{"links": [["memory", "pcie"], ["pcie", "memory"]], "devices": ["a", "a"]}"#,
+                "two devices are called \"a\"",
+            ),
+            ("[]", "expected an object with links"),
             (r#"{"links": [["memory"]], "transfers": [{"from": "0"}]}"#, "missing field `to`"),
             (
                 r#"{"links": [["memory"]], "transfers": [{"from": "0", "to": "1", "way": "copy",

@@ -244,8 +244,8 @@ impl Sssp {
         }
     }
 
-    /// Finds shortest paths from `sources`, all at distance 0. Runs on one context
-    /// do not disturb each other.
+    /// Finds shortest paths from `sources`, all at distance 0; without any, all vertices stay unreached.
+    /// Runs on one context do not disturb each other.
     ///
     /// An integer distance of [`Distances::TOO_FAR`] or more counts as overflow.
     ///

@@ -88,6 +88,15 @@ fn what_is_measured_is_kept() {
     let (without, remarks) = with_cache(&cache, &[]);
     assert_eq!(without["transfers"], json!([]));
     assert!(remarks.contains("no transfer table"), "{remarks}");
+    // In the place of a folder.
+    let file = file.to_str().unwrap();
+    let mut command = command(&["topology", "--devices", "host:1", "--calibrate", "--json"]);
+    let output = command.env("MILLSTREAM_CACHE", file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(file) && said.contains("MILLSTREAM_CACHE names another"), "{said}");
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!shown["transfers"].as_array().unwrap().is_empty());
     let (_, remarks) = with_cache(&cache, &["--calibrate"]);
     assert!(!remarks.contains("transfer table"), "{remarks}");
 }

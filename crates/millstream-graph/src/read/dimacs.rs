@@ -41,9 +41,10 @@ fn parse_problem(scanner: &mut Scanner<'_>) -> Result<(u32, u64), Fault> {
     let arcs = scanner.number("number of arcs")?;
     scanner.end_line()?;
     // An arc takes at least eight bytes, the last one perhaps seven.
-    if arcs > (scanner.remaining() as u64 + 1) / 8 {
-        let bytes = scanner.remaining();
-        return Err(place.fault(format!("{arcs} arcs promised, but only {bytes} bytes follow")));
+    let most = (scanner.remaining() as u64 + 1) / 8;
+    if arcs > most {
+        let reason = format!("{arcs} arcs promised, but what follows has room for {most} at most");
+        return Err(place.fault(reason));
     }
     let vertices = credible_vertices(vertices, arcs).map_err(|reason| place.fault(reason))?;
     Ok((vertices, arcs))

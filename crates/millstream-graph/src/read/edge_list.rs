@@ -164,7 +164,8 @@ fn explained(fault: Fault, mut word: Scanner<'_>) -> Fault {
     let is_of_number = |byte: &u8| byte.is_ascii_digit() || b"+-.".contains(byte);
     match fault {
         Fault::At { offset, reason } if !word.word().iter().all(is_of_number) => {
-            let fields = "a heading begins with #, and blanks, tabs or commas separate fields";
+            let fields = "a heading begins with # or names two ends and perhaps a weight, and blanks, \
+                          tabs or commas separate fields";
             Fault::At { offset, reason: format!("{reason}; {fields}") }
         }
         fault => fault,

@@ -89,8 +89,8 @@ fn parse_sizes(scanner: &mut Scanner<'_>) -> Result<Sizes, Fault> {
     // An entry takes at least four bytes, the last one perhaps three.
     let most = (scanner.remaining() as u64 + 1) / 4;
     if entries > most {
-        let bytes = scanner.remaining();
-        let reason = format!("{entries} entries promised, but only {bytes} bytes follow");
+        let reason =
+            format!("{entries} entries promised, but what follows has room for {most} at most");
         return Err(place.fault(reason));
     }
     let size = |number| credible_vertices(number, entries).map_err(|reason| place.fault(reason));

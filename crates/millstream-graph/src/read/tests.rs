@@ -291,6 +291,11 @@ fn bad_text_is_named_with_its_line() {
         ("a.gr", "p sp 3 0 0\n".into(), "a.gr:1: \"0\" is one field too many"),
         ("a.gr", "p sp 3 1\ne 1 2 3\n".into(), "a.gr:2: \"e\" where an arc, a, should be"),
         ("a.gr", "p sp 3 1\na 1 4 3\n".into(), "a.gr:2: vertex id 4 is not in 1 to 3"),
+        (
+            "a.gr",
+            "p sp 3 2\na 1 2\na 2 3\n".into(),
+            "a.gr:1: 2 arcs promised, but what follows has room for 1",
+        ),
         ("a.gr", "p sp 3 1\na 0 2 3\n".into(), "a.gr:2: vertex id 0 is not in 1 to 3"),
         ("a.gr", "p sp 3 1\na 1 2    \n".into(), "a.gr:2: the weight is missing"),
         ("a.gr", "p sp 3 1\na 1 2 0.5\n".into(), "a.gr:2: \"0.5\" is not an integer weight"),

@@ -138,7 +138,7 @@ fn check_last_vertex(graph: &CsrGraph) -> Result<(), Stop> {
         0 => "it has no arc".to_string(),
         _ => format!(
             "it has no arc from or to the last of its {vertices} vertices, whose number would be \
-             lost (every other format keeps it)"
+             lost; every other format keeps it, such as .mtx or .mill"
         ),
     };
     Err(Stop::NotRepresentable(reason))
