@@ -207,7 +207,7 @@ fn submit_to_host(
     queue: &Arc<StreamQueue>,
     device: &Device,
     name: Arc<str>,
-    task: Task,
+    mut task: Task,
 ) -> Submitted {
     let (faults, place) = (Arc::clone(&device.core.faults), Arc::clone(device.core.name()));
     let operation = Arc::clone(&name);

@@ -106,7 +106,7 @@ impl DeviceCore {
     pub(crate) fn check_reach(&self, task: &Task, allocation: &Allocation) -> Result<()> {
         let reaches = match (&self.place, task) {
             // Copies go through the driver.
-            (_, Task::Copy { .. }) => true,
+            (_, Task::Copy(_)) => true,
             (DevicePlace::Host, _) => {
                 allocation.is_host_memory() && self.is_connected(&allocation.device)
             }

@@ -119,7 +119,7 @@ impl Stream {
                 from.allocation().access(AccessKind::Read),
                 to.allocation().access(AccessKind::Write),
             ]);
-            self.submit("upload", &mut accesses, Task::Copy { from, to })?;
+            self.submit("upload", &mut accesses, Task::Copy(vec![(from, to)]))?;
             under_way.push_back(self.record()?);
             done += items;
         }

@@ -237,10 +237,38 @@ impl Stream {
         source: impl Into<Part<'a, T>>,
         destination: impl Into<PartMut<'b, T>>,
     ) -> Result<()> {
-        let (source, destination) = (source.into(), destination.into());
-        same_length(source.len(), destination.len())?;
-        let from = Place::new::<T>(source.allocation, &source.range);
-        self.copy_place(from, Place::new::<T>(destination.allocation, &destination.range))
+        self.copy_each([(source.into(), destination.into())])
+    }
+
+    /// Copies items between several buffers, in any order. On a GPU they are one operation, and take
+    /// less time than copies one by one: between copies its engine pauses for microseconds.
+    ///
+    /// ```
+    /// use millstream_device::{DeviceList, DeviceSet};
+    ///
+    /// let set = DeviceSet::builder().devices(DeviceList::host(1)).build()?;
+    /// let stream = set.devices()[0].stream()?;
+    /// let source = stream.uploaded(vec![1_u32, 2, 3, 4])?;
+    /// let [mut low, mut high] = [set.host().buffer(2)?, set.host().buffer(2)?];
+    /// let to_low = (source.part(0..2)?, (&mut low).into());
+    /// stream.copy_each([to_low, (source.part(2..4)?, (&mut high).into())])?;
+    /// stream.record()?.synchronize()?;
+    /// assert_eq!((low.host_view()?[1], high.host_view()?[0]), (2, 3));
+    /// # Ok::<(), millstream_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Stream::copy`]; nothing is submitted then.
+    pub fn copy_each<'a, 'b, T: Pod>(
+        &self,
+        copies: impl IntoIterator<Item = (Part<'a, T>, PartMut<'b, T>)>,
+    ) -> Result<()> {
+        let places = copies.into_iter().map(|(source, destination)| {
+            same_length(source.len(), destination.len())?;
+            let from = Place::new::<T>(source.allocation, &source.range);
+            Ok((from, Place::new::<T>(destination.allocation, &destination.range)))
+        });
+        self.copy_places(places.collect::<Result<_>>()?)
     }
 
     /// Copies items from the host into a buffer. An upload of 64 MiB or more to a GPU goes in
@@ -288,12 +316,15 @@ impl Stream {
         self.download_place(source.allocation, &source.range)
     }
 
-    fn copy_place(&self, from: Place, to: Place) -> Result<()> {
-        let mut accesses = Accesses::of([
-            from.allocation().access(AccessKind::Read),
-            to.allocation().access(AccessKind::Write),
-        ]);
-        self.submit("copy", &mut accesses, Task::Copy { from, to })
+    fn copy_places(&self, places: Vec<(Place, Place)>) -> Result<()> {
+        let mut accesses = Accesses::default();
+        for (place, kind) in
+            places.iter().flat_map(|(from, to)| [(from, AccessKind::Read), (to, AccessKind::Write)])
+        {
+            let (allocation, kind) = place.allocation().access(kind);
+            accesses.add(&allocation, kind);
+        }
+        self.submit("copy", &mut accesses, Task::Copy(places))
     }
 
     /// Sets every item of a part.
@@ -370,7 +401,7 @@ impl Stream {
             allocation.access(AccessKind::Read),
             staging.allocation().access(AccessKind::Write),
         ]);
-        self.submit("download", &mut accesses, Task::Copy { from, to })?;
+        self.submit("download", &mut accesses, Task::Copy(vec![(from, to)]))?;
         Ok(Download::new(staging, self.record()?))
     }
 

@@ -19,8 +19,8 @@ use crate::turns::Turn;
 
 /// An operation on memory, held until it is over.
 pub(crate) enum Task {
-    /// Copies between allocations.
-    Copy { from: Place, to: Place },
+    /// Copies between allocations: from each first place to the second, in any order.
+    Copy(Vec<(Place, Place)>),
     /// Copies from the program's memory.
     Upload { from: Box<dyn HostBytes>, to: Place },
     /// Repeats a pattern.
@@ -180,17 +180,19 @@ impl Task {
     ///
     /// # Safety
     /// The ledger has ordered it: nothing that conflicts runs beside it.
-    pub(crate) unsafe fn run(&self, device: &str) -> Result<Step> {
+    pub(crate) unsafe fn run(&mut self, device: &str) -> Result<Step> {
         match self {
-            Task::Copy { from, to } => in_turn(Some(&from.allocation), &to.allocation, || {
-                if !(from.allocation.is_host_memory() && to.allocation.is_host_memory()) {
-                    return copy_through_driver(from, to);
+            Task::Copy(copies) => {
+                while let Some((from, to)) = copies.last() {
+                    // SAFETY: the caller's promise.
+                    match unsafe { copy(from, to) }? {
+                        // Those that are done are not done again.
+                        Step::Done => copies.pop(),
+                        step => return Ok(step),
+                    };
                 }
-                // SAFETY: the ledger, or the turns, order the copy after all writes of the source,
-                // and nothing else uses the destination; the lengths are equal.
-                unsafe { std::ptr::copy(from.address(), to.address(), from.bytes()) };
-                Ok(())
-            }),
+                Ok(Step::Done)
+            }
             Task::Upload { from, to } => in_turn(None, &to.allocation, || {
                 let (from, is_guarded) = (from.bytes(), to.allocation.turns().is_some());
                 // SAFETY: ordered such that nothing else uses the destination, which has the same length.
@@ -220,6 +222,22 @@ impl Task {
             Task::Launch(launch) => launch.step_twin(device),
         }
     }
+}
+
+/// Copies items, as far as possible without waiting.
+///
+/// # Safety
+/// As [`Task::run`].
+unsafe fn copy(from: &Place, to: &Place) -> Result<Step> {
+    in_turn(Some(&from.allocation), &to.allocation, || {
+        if !(from.allocation.is_host_memory() && to.allocation.is_host_memory()) {
+            return copy_through_driver(from, to);
+        }
+        // SAFETY: the ledger, or the turns, order the copy after all writes of the source,
+        // and nothing else uses the destination; the lengths are equal.
+        unsafe { std::ptr::copy(from.address(), to.address(), from.bytes()) };
+        Ok(())
+    })
 }
 
 /// Does something that reads one allocation and writes another. Where words guard them, it is done

@@ -156,9 +156,14 @@ impl Tracing {
         (name, task): (&Arc<str>, &Task),
     ) -> Tracing {
         let (name, bytes) = match task {
-            Task::Copy { from, to } => {
-                let [source, sink] = [from, to].map(|place| place.allocation().device.name());
-                (format!("{name} {source} to {sink}").into(), from.bytes())
+            Task::Copy(copies) => {
+                let ends = copies.first().map(|(from, to)| [from, to]);
+                let ends = ends.map(|ends| ends.map(|place| place.allocation().device.name()));
+                let name = match ends {
+                    Some([source, sink]) => format!("{name} {source} to {sink}").into(),
+                    None => Arc::clone(name),
+                };
+                (name, copies.iter().map(|(from, _)| from.bytes()).sum())
             }
             Task::Upload { to, .. } | Task::Fill { to, .. } => (Arc::clone(name), to.bytes()),
             Task::Signal(_) | Task::Launch(_) => (Arc::clone(name), 0),

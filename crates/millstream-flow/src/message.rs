@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use millstream_device::{
-    BufferReader, Device, DeviceBuffer, Event, HostData, PartMut, Stream, TransferWay,
+    BufferReader, Device, DeviceBuffer, Event, HostData, Part, PartMut, Stream, TransferWay,
 };
 use parking_lot::{Mutex, RwLock};
 
@@ -37,21 +37,34 @@ impl<T: Item> Payload<T> {
     fn copy(
         &self,
         way: TransferWay,
-        range: Range<usize>,
-        into: PartMut<'_, T>,
+        parts: Vec<(Range<usize>, PartMut<'_, T>)>,
         lane: &Stream,
     ) -> Result<Event> {
-        let items = match self {
+        if let Payload::Host(data) = self {
+            for (range, into) in parts {
+                lane.upload(data.slice(range)?, into)?;
+            }
+            return Ok(lane.record()?);
+        }
+        let part = |(range, into)| Ok((self.part(range)?, into));
+        let mut copies = parts.into_iter().map(part).collect::<Result<Vec<_>>>()?;
+        match copies.pop() {
+            Some((items, into)) if copies.is_empty() => ways::copy(way, items, into, lane),
+            last => {
+                lane.copy_each(copies.into_iter().chain(last))?;
+                Ok(lane.record()?)
+            }
+        }
+    }
+
+    /// Items in memory of a device.
+    fn part(&self, range: Range<usize>) -> Result<Part<'_, T>> {
+        Ok(match self {
             Payload::Pooled(buffer) => buffer.part(range)?,
             Payload::Shared(buffer) => buffer.part(range)?,
             Payload::Forwarded(held) => held.part(range)?,
-            Payload::Host(data) => {
-                lane.upload(data.slice(range)?, into)?;
-                return Ok(lane.record()?);
-            }
-            Payload::InPlace => return Err(crate::Error::Ended),
-        };
-        ways::copy(way, items, into, lane)
+            Payload::Host(_) | Payload::InPlace => return Err(crate::Error::Ended),
+        })
     }
 
     /// Notes that what was done up to `event` is over: the buffer's next user need not wait for it.
@@ -205,14 +218,13 @@ impl<T: Item> Message<T> {
         self.info.items * size_of::<T>()
     }
 
-    /// Submits the copy of `range` into a packet buffer, through `staging` if there
-    /// is one, and returns its event.
+    /// Submits the copies of packets, or of one packet through `staging` if there is one, and returns
+    /// their event.
     pub(crate) fn copy(
         &self,
         way: TransferWay,
-        range: Range<usize>,
+        packets: &mut [(Range<usize>, PacketBuffer<T>)],
         port: &Port<T>,
-        packet: &mut PacketBuffer<T>,
         staging: Option<&mut Staging<T>>,
     ) -> Result<Event> {
         let payload = self.payload.read();
@@ -227,19 +239,23 @@ impl<T: Item> Message<T> {
         };
         let lane = lane.unwrap_or_else(|| port.lane(is_small));
         wait_all(lane, self.ready.iter())?;
-        let PacketBuffer { buffer: destination, free_after } = packet;
-        let into = destination.part_mut(0..range.len())?;
-        let event = match staging {
-            None => {
-                wait_all(lane, free_after.iter())?;
-                payload.copy(way, range, into, lane)?
+        let event = match (staging, packets) {
+            (None, packets) => {
+                let mut parts = Vec::with_capacity(packets.len());
+                for (range, PacketBuffer { buffer, free_after }) in packets {
+                    wait_all(lane, free_after.iter())?;
+                    parts.push((range.clone(), buffer.part_mut(0..range.len())?));
+                }
+                payload.copy(way, parts, lane)?
             }
-            Some(staging) => {
+            (Some(staging), [(range, PacketBuffer { buffer: into, free_after })]) => {
                 let (staged, (buffer, second)) = (0..range.len(), staging.second_way(is_small));
-                let first = payload.copy(way, range, buffer.part_mut(staged.clone())?, lane)?;
+                let part = (range.clone(), buffer.part_mut(staged.clone())?);
+                let first = payload.copy(way, vec![part], lane)?;
                 wait_all(second, [&first].into_iter().chain(free_after.iter()))?;
-                ways::copy(way, buffer.part(staged)?, into, second)?
+                ways::copy(way, buffer.part(staged.clone())?, into.part_mut(staged)?, second)?
             }
+            (Some(_), _) => return Err(crate::Error::Ended),
         };
         if let Some(completion) = &self.completion {
             completion.state.lock().copies.push(event.clone());

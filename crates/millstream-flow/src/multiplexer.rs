@@ -11,6 +11,11 @@ use std::task::{Poll, Waker};
 
 use crate::sync::{Arc, AtomicUsize, Fault, Mutex, Ordering, seeded};
 
+/// How many packets are copied together at most. Four take as long as one copy of their size, but for 2 %.
+const MOST_JOINED: usize = 4;
+/// With so many packets under way, an engine has enough to do until the receiver has released another one.
+const BUSY: usize = 2;
+
 /// A message, or a part of it, on offer to one or more destinations.
 #[derive(Debug)]
 pub(crate) struct Offer<M> {
@@ -20,12 +25,25 @@ pub(crate) struct Offer<M> {
     end: usize,
     /// The first item that nobody has claimed; advanced by each claim.
     cursor: AtomicUsize,
+    /// Whether several of its packets may be copied together.
+    joins: bool,
 }
 
 impl<M> Offer<M> {
     /// Offers the items of `range`, which come from the source with this number.
     pub(crate) fn new(message: M, source: usize, range: Range<usize>) -> Offer<M> {
-        Offer { message, source, end: range.end, cursor: AtomicUsize::new(range.start) }
+        let cursor = AtomicUsize::new(range.start);
+        Offer { message, source, end: range.end, cursor, joins: false }
+    }
+
+    /// Says whether several of its packets may be copied together.
+    pub(crate) fn joining(self, joins: bool) -> Offer<M> {
+        Offer { joins, ..self }
+    }
+
+    /// Whether several of its packets may be copied together.
+    pub(crate) fn joins(&self) -> bool {
+        self.joins
     }
 
     /// Takes the next packet of at most `most` items; `None` if the offer is stale.
@@ -130,12 +148,12 @@ impl<M, B> SendQueue<M, B> {
     }
 }
 
-/// A packet of an offer, claimed for this destination alone, and the buffer that it goes into.
+/// Packets of an offer, claimed for this destination alone, and the buffers that they go into. There is
+/// one, or several that are copied together.
 #[derive(Debug)]
 pub(crate) struct Claim<M, B> {
     pub(crate) offer: Arc<Offer<M>>,
-    pub(crate) range: Range<usize>,
-    pub(crate) buffer: B,
+    pub(crate) packets: Vec<(Range<usize>, B)>,
     /// Whether nothing is left of the offer: its other destinations must be told with
     /// [`Destination::offer_exhausted`].
     pub(crate) is_last: bool,
@@ -159,6 +177,8 @@ pub(crate) struct Standing {
 pub(crate) struct Destination<M, B, P> {
     state: Mutex<State<M, B, P>>,
     packet_items: usize,
+    /// How many packets are copied together at most.
+    most_joined: usize,
 }
 
 #[derive(Debug)]
@@ -168,8 +188,10 @@ struct State<M, B, P> {
     buffers: VecDeque<B>,
     /// Packets whose copies are still to be submitted, in the order of their claims.
     claimed: VecDeque<Claim<M, B>>,
-    /// Somebody is assigning: he submits one packet, and then all that others leave.
+    /// Somebody is assigning: he submits one claim, and then all that others leave.
     is_assigning: bool,
+    /// Packets of offers that join, submitted and not known to have arrived.
+    under_way: usize,
     /// Packets assigned and submitted, not yet taken by the receiver.
     inbox: VecDeque<P>,
     /// Senders that can reach this destination and have not shut down.
@@ -184,7 +206,8 @@ impl<M, B, P> State<M, B, P> {
     /// No packet is here and none can come: the receiver's end of stream.
     fn has_ended(&mut self) -> bool {
         let is_over = self.offers.is_over();
-        let is_assigning = self.is_assigning && !seeded(Fault::EndWhileAssigning);
+        let is_assigning =
+            (self.is_assigning || !self.claimed.is_empty()) && !seeded(Fault::EndWhileAssigning);
         self.sealed && self.open_senders == 0 && self.inbox.is_empty() && !is_assigning && is_over
     }
 
@@ -201,27 +224,59 @@ impl<M, B, P> State<M, B, P> {
                 break;
             };
             let is_last = offer.is_stale() && !seeded(Fault::ExhaustedOfferNotAnnounced);
-            self.claimed.push_back(Claim { offer, range, buffer, is_last });
+            self.claimed.push_back(Claim { offer, packets: vec![(range, buffer)], is_last });
         }
     }
 
-    /// The next claim, which the caller must submit; `None` if there is none.
-    fn next_claim(&mut self) -> Option<Claim<M, B>> {
-        let next = self.claimed.pop_front();
+    /// The next claim, which the caller must submit; `None` if there is none, or if it waits.
+    fn next_claim(&mut self, most_joined: usize) -> Option<Claim<M, B>> {
+        let next = match self.waits_for_another(most_joined) {
+            true => None,
+            false => self.claimed.pop_front(),
+        };
         self.is_assigning = next.is_some();
-        next
+        let mut next = next?;
+        if next.offer.joins {
+            // The first one goes alone, so that the receiver can begin.
+            let most = most_joined.min(self.under_way + 1);
+            while next.packets.len() < most {
+                let Some(other) =
+                    self.claimed.pop_front_if(|it| Arc::ptr_eq(&it.offer, &next.offer))
+                else {
+                    break;
+                };
+                next.packets.extend(other.packets);
+                next.is_last |= other.is_last;
+            }
+            self.under_way += next.packets.len();
+        }
+        Some(next)
+    }
+
+    /// Whether the only claimed packet waits for another one to be copied with: the engine is busy with
+    /// others until then, and more of the message wait for buffers.
+    fn waits_for_another(&self, most_joined: usize) -> bool {
+        let [only] = self.claimed.as_slices().0 else { return false };
+        most_joined > 1
+            && self.claimed.len() == 1
+            && self.under_way >= BUSY
+            && only.offer.joins
+            && !only.offer.is_stale()
     }
 }
 
 impl<M, B, P> Destination<M, B, P> {
-    /// A destination whose buffers hold `packet_items` items each.
-    pub(crate) fn new(packet_items: usize) -> Destination<M, B, P> {
+    /// A destination with so many buffers, which hold `packet_items` items each.
+    pub(crate) fn new(packet_items: usize, buffers: usize) -> Destination<M, B, P> {
         Destination {
+            // The other half is for what is under way meanwhile.
+            most_joined: (buffers / 2).min(MOST_JOINED),
             state: Mutex::new(State {
                 offers: SendQueue(VecDeque::new()),
                 buffers: VecDeque::new(),
                 claimed: VecDeque::new(),
                 is_assigning: false,
+                under_way: 0,
                 inbox: VecDeque::new(),
                 open_senders: 0,
                 sealed: false,
@@ -244,17 +299,17 @@ impl<M, B, P> Destination<M, B, P> {
         });
     }
 
-    /// Queues an offer and matches. `assign` submits the copy of a packet, or has another use for
-    /// its buffer, and must not panic. It is called without this destination's lock, by one caller
-    /// at a time, in the order of the claims; other callers leave their claims to that one.
+    /// Queues an offer and matches. `assign` submits the copies of a claim's packets, or has another
+    /// use for their buffers, and must not panic. It is called without this destination's lock, by one
+    /// caller at a time, in the order of the claims; other callers leave their claims to that one.
     ///
     /// # Errors
-    /// The first error of `assign`; its packet and buffer are lost, and nothing more is assigned at
+    /// The first error of `assign`; its packets and buffers are lost, and nothing more is assigned at
     /// this destination.
-    pub(crate) fn offer<E>(
+    pub(crate) fn offer<E, Packets: IntoIterator<Item = P>>(
         &self,
         offer: Arc<Offer<M>>,
-        assign: impl FnMut(Claim<M, B>) -> Result<Option<P>, E>,
+        assign: impl FnMut(Claim<M, B>) -> Result<Packets, E>,
     ) -> Result<(), E> {
         let queued = Queued { offer, brought: None };
         self.assign_after(|state| state.offers.push(queued), assign)
@@ -265,11 +320,11 @@ impl<M, B, P> Destination<M, B, P> {
     ///
     /// # Errors
     /// As [`Destination::offer`].
-    pub(crate) fn offer_in_place<E>(
+    pub(crate) fn offer_in_place<E, Packets: IntoIterator<Item = P>>(
         &self,
         offer: Arc<Offer<M>>,
         buffer: B,
-        assign: impl FnMut(Claim<M, B>) -> Result<Option<P>, E>,
+        assign: impl FnMut(Claim<M, B>) -> Result<Packets, E>,
     ) -> Result<(), E> {
         let queued = Queued { offer, brought: Some(buffer) };
         self.assign_after(|state| state.offers.push(queued), assign)
@@ -279,12 +334,28 @@ impl<M, B, P> Destination<M, B, P> {
     ///
     /// # Errors
     /// As [`Destination::offer`].
-    pub(crate) fn post<E>(
+    pub(crate) fn post<E, Packets: IntoIterator<Item = P>>(
         &self,
         buffer: B,
-        assign: impl FnMut(Claim<M, B>) -> Result<Option<P>, E>,
+        assign: impl FnMut(Claim<M, B>) -> Result<Packets, E>,
     ) -> Result<(), E> {
         self.assign_after(|state| state.buffers.push_back(buffer), assign)
+    }
+
+    /// Packets of an offer that joins have arrived: what has waited for others may go alone.
+    ///
+    /// # Errors
+    /// As [`Destination::offer`].
+    pub(crate) fn arrived<E, Packets: IntoIterator<Item = P>>(
+        &self,
+        packets: usize,
+        assign: impl FnMut(Claim<M, B>) -> Result<Packets, E>,
+    ) -> Result<(), E> {
+        if seeded(Fault::ArrivalUnheard) {
+            self.update(|state| state.under_way -= packets);
+            return Ok(());
+        }
+        self.assign_after(|state| state.under_way -= packets, assign)
     }
 
     /// One sender that could reach this destination has shut down.
@@ -369,24 +440,24 @@ impl<M, B, P> Destination<M, B, P> {
         drop(given_up);
     }
 
-    fn assign_after<E>(
+    fn assign_after<E, Packets: IntoIterator<Item = P>>(
         &self,
         change: impl FnOnce(&mut State<M, B, P>),
-        mut assign: impl FnMut(Claim<M, B>) -> Result<Option<P>, E>,
+        mut assign: impl FnMut(Claim<M, B>) -> Result<Packets, E>,
     ) -> Result<(), E> {
         let mut next = self.update(|state| {
             change(state);
             state.match_up(self.packet_items);
             match state.is_assigning && !seeded(Fault::AssignSideBySide) {
                 true => None,
-                false => state.next_claim(),
+                false => state.next_claim(self.most_joined),
             }
         });
         while let Some(claim) = next {
-            let packet = assign(claim)?;
+            let packets = assign(claim)?;
             next = self.update(|state| {
-                state.inbox.extend(packet);
-                state.next_claim()
+                state.inbox.extend(packets);
+                state.next_claim(self.most_joined)
             });
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! One destination of a router on its device: packet buffers posted ahead, and
 //! the copies into them \[G §4.1, pipelined receivers\].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,6 +42,9 @@ pub(crate) struct PacketBuffer<T: Item> {
     pub(crate) buffer: DeviceBuffer<T>,
     pub(crate) free_after: Option<Event>,
 }
+
+/// What messages' packets hold, and the buffers that they go into.
+pub(crate) type Packets<T> = Vec<(Range<usize>, PacketBuffer<T>)>;
 
 /// A packet assigned to a receiver; its copy is submitted.
 #[derive(Debug)]
@@ -92,7 +95,7 @@ impl<T: Item> Port<T> {
         let lanes = [device.stream_of(StreamKind::Copy)?, device.stream_of(StreamKind::SmallCopy)?];
         let links = Mutex::new(BTreeMap::new());
         let staging = Arc::new(StagingPool::new(context.host(), &device, packet_items));
-        let (destination, context) = (Destination::new(packet_items), context.clone());
+        let (destination, context) = (Destination::new(packet_items, buffers), context.clone());
         Ok(Port {
             device,
             destination,
@@ -194,45 +197,75 @@ impl<T: Item> Port<T> {
         links.values().map(|link| &link.statistics).filter(carry).cloned().collect()
     }
 
-    /// Submits the copy of a packet, if it needs one, or gives its buffer to a sender. No lock that
+    /// Submits the copies of packets, if they need any, or gives a buffer to a sender. No lock that
     /// a callback may want is held: the driver may take its time, and may first have to report
     /// failures from within the call.
-    fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Option<Packet<T>>> {
-        let Claim { offer, range, buffer: mut packet, is_last } = claim;
+    fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Vec<Packet<T>>> {
+        let Claim { offer, packets, is_last } = claim;
         let (message, ports) = match &offer.message {
-            Offered::Message(message, ports) => (Arc::clone(message), ports),
+            Offered::Message(message, ports) => (message, ports),
             Offered::Reservation(reservation) => {
-                if let Some(buffer) = reservation.give(packet) {
-                    self.post(buffer);
-                }
-                return Ok(None);
+                let given = packets.into_iter().map(|(_, buffer)| reservation.give(buffer));
+                given.flatten().for_each(|buffer| self.post(buffer));
+                return Ok(Vec::new());
             }
         };
         if is_last {
             self.tell_others(ports);
         }
-        let items = range.len();
-        let (arrival, staging) = if let Some(written) = message.in_place() {
+        if let Some(written) = message.in_place() {
             self.reserved.end();
-            self.count(&message.source, items, TransferWay::Push, false);
-            (written, None)
-        } else {
-            let (way, mut staging) = self.route(&message, items)?;
-            let copied = message.copy(way, range.clone(), self, &mut packet, staging.as_mut());
-            (copied?, staging)
-        };
+            self.count(&message.source, &packets, TransferWay::Push, false);
+            return Ok(self.submitted(message, packets, &written, None, None));
+        }
+        let counts = ports.iter().find(|port| self.is(port)).filter(|_| offer.joins());
+        let (mut assigned, mut rest) = (Vec::with_capacity(packets.len()), VecDeque::from(packets));
+        while let Some(first) = rest.pop_front() {
+            let (way, mut staging) = self.route(message, first.0.len())?;
+            let mut packets = vec![first];
+            if way == TransferWay::Copy && staging.is_none() {
+                packets.extend(rest.drain(..));
+            }
+            self.count(&message.source, &packets, way, staging.is_some());
+            let arrival = message.copy(way, &mut packets, self, staging.as_mut())?;
+            assigned.extend(self.submitted(message, packets, &arrival, staging, counts));
+        }
+        Ok(assigned)
+    }
+
+    /// Packets that arrive together. `counts` is this port, if it counts them.
+    fn submitted(
+        &self,
+        message: &Arc<Message<T>>,
+        packets: Packets<T>,
+        arrival: &Event,
+        staging: Option<Staging<T>>,
+        counts: Option<&Arc<Port<T>>>,
+    ) -> Vec<Packet<T>> {
+        let items = packets.iter().map(|(range, _)| range.len()).sum();
         message.assigned(items);
-        self.follow_up(&message, items, &arrival, staging);
-        Ok(Some(Packet { buffer: packet.buffer, range, message, arrival }))
+        let counts = counts.map(|port| (Arc::clone(port), packets.len()));
+        self.follow_up(message, items, arrival, staging, counts);
+        let packet = |(range, PacketBuffer { buffer, .. })| Packet {
+            buffer,
+            range,
+            message: Arc::clone(message),
+            arrival: arrival.clone(),
+        };
+        packets.into_iter().map(packet).collect()
+    }
+
+    fn is(&self, port: &Arc<Port<T>>) -> bool {
+        std::ptr::eq(Arc::as_ptr(port), self)
     }
 
     /// Tells the other `ports` that nothing is left of an offer.
     fn tell_others(&self, ports: &[Arc<Port<T>>]) {
-        let others = ports.iter().filter(|port| !std::ptr::eq(Arc::as_ptr(port), self));
+        let others = ports.iter().filter(|port| !self.is(port));
         others.for_each(|port| port.destination.offer_exhausted());
     }
 
-    /// Which way a packet goes, and the host memory that it goes through, if any. Counts the packet.
+    /// Which way a packet goes, and the host memory that it goes through, if any.
     fn route(
         &self,
         message: &Message<T>,
@@ -254,14 +287,17 @@ impl<T: Item> Port<T> {
             false if goes_through_host => Some(self.staging.take()?),
             false => None,
         };
-        self.count(source, items, way, staging.is_some());
         Ok((way, staging))
     }
 
-    /// Counts one more packet of a source.
-    fn count(&self, source: &Device, items: usize, way: TransferWay, through_host: bool) {
-        let bytes = (items * size_of::<T>()) as u64;
-        self.link(source, |link| link.statistics.count(bytes, way, through_host));
+    /// Counts packets of a source.
+    fn count(&self, source: &Device, packets: &Packets<T>, way: TransferWay, through_host: bool) {
+        self.link(source, |link| {
+            for (range, _) in packets {
+                let bytes = (range.len() * size_of::<T>()) as u64;
+                link.statistics.count(bytes, way, through_host);
+            }
+        });
     }
 
     /// The state of the link from a source.
@@ -275,13 +311,14 @@ impl<T: Item> Port<T> {
         }))
     }
 
-    /// Registers what happens when a packet has arrived.
+    /// Registers what happens when packets have arrived.
     fn follow_up(
         &self,
         message: &Arc<Message<T>>,
         items: usize,
         arrival: &Event,
         staging: Option<Staging<T>>,
+        counts: Option<(Arc<Port<T>>, usize)>,
     ) {
         let (failure, pool) = (Arc::clone(&self.failure), Arc::clone(&self.staging));
         let (message, copied) = (Arc::clone(message), arrival.clone());
@@ -291,9 +328,17 @@ impl<T: Item> Port<T> {
                     pool.give_back(staging, &copied);
                 }
                 message.copied(items, &copied);
+                if let Some((port, packets)) = counts {
+                    port.arrived(packets);
+                }
             }
             Err(error) => failure.fail(Error::Device(error)),
         });
+    }
+
+    /// So many packets that count have arrived. Failures end the graph.
+    fn arrived(&self, packets: usize) {
+        self.give_up_if_over(self.destination.arrived(packets, |claim| self.assign(claim)));
     }
 
     fn give_up_if_over(&self, assigned: Result<()>) {

@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     /// A packet that already lies in its destination's buffer waits behind another source's message
     /// that needs a free one.
     WaitForABuffer,
+    /// A packet that waits for another one stays when those that were under way have arrived.
+    ArrivalUnheard,
     /// A packet that was filled in an earlier epoch counts as full.
     AnyEpochIsFull,
     /// The last writer is not ordered after the others' items.

@@ -4,12 +4,15 @@ use std::ffi::{c_uchar, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cudarc::driver::sys::{CUdeviceptr, CUresult, CUstream, cuuint32_t};
+use cudarc::driver::sys::{
+    CUdeviceptr, CUmemcpyAttributes, CUmemcpySrcAccessOrder, CUresult, CUstream, cuuint32_t,
+};
 
 use super::context::current;
 use super::memory::Range;
 use super::status::{Answer, answer};
 use super::stream::{STREAMS, Stream};
+use crate::execute::Fault;
 
 /// From this on, zeroing gives pages back instead of touching them.
 const LARGE: usize = 1 << 20;
@@ -34,11 +37,64 @@ pub unsafe extern "C" fn cuMemcpyAsync(
             return Ok(());
         }
         let (to, from) = (Range::any(to, bytes)?, Range::any(from, bytes)?);
+        stream.submit(move |_| copy(to, from, bytes))
+    })
+}
+
+fn copy(to: Range, from: Range, bytes: usize) -> Result<(), Fault> {
+    let (to, from) = (to.start()?, from.start()?);
+    // SAFETY: both are allocated, or the caller's until the stream has passed.
+    unsafe { std::ptr::copy(from, to, bytes) };
+    Ok(())
+}
+
+/// All copies have the attributes of the first, and read their sources in the order of the stream.
+///
+/// # Safety
+/// As CUDA's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyBatchAsync_v2(
+    sinks: *mut CUdeviceptr,
+    sources: *mut CUdeviceptr,
+    sizes: *mut usize,
+    count: usize,
+    attributes: *mut CUmemcpyAttributes,
+    first_of_attributes: *mut usize,
+    attribute_count: usize,
+    handle: CUstream,
+) -> CUresult {
+    answer(|| {
+        let stream = stream(handle)?;
+        if [sinks, sources].iter().any(|list| list.is_null())
+            || sizes.is_null()
+            || attributes.is_null()
+            || first_of_attributes.is_null()
+            || count == 0
+            || attribute_count != 1
+        {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        // SAFETY: the caller's promise.
+        let ((sinks, sources, sizes), attributes, first) = unsafe {
+            let lists = (
+                std::slice::from_raw_parts(sinks, count),
+                std::slice::from_raw_parts(sources, count),
+                std::slice::from_raw_parts(sizes, count),
+            );
+            (lists, *attributes, *first_of_attributes)
+        };
+        let in_order = CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+        if first != 0 || attributes.srcAccessOrder != in_order || sizes.contains(&0) {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
+        let range = |place: usize| {
+            let bytes = sizes[place];
+            Ok((Range::any(sinks[place], bytes)?, Range::any(sources[place], bytes)?, bytes))
+        };
+        let copies = (0..count).map(range).collect::<Result<Vec<_>, CUresult>>()?;
+        // The last first: in which order they are made is not promised.
         stream.submit(move |_| {
-            let (to, from) = (to.start()?, from.start()?);
-            // SAFETY: both are allocated, or the caller's until the stream has passed.
-            unsafe { std::ptr::copy(from, to, bytes) };
-            Ok(())
+            copies.into_iter().rev().try_for_each(|(to, from, bytes)| copy(to, from, bytes))
         })
     })
 }

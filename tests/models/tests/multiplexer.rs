@@ -20,6 +20,7 @@ mod sync {
         AssignSideBySide,
         EndWhileAssigning,
         WaitForABuffer,
+        ArrivalUnheard,
     }
 
     pub(crate) fn seeded(fault: Fault) -> bool {
@@ -43,16 +44,22 @@ type TestDestination = Destination<&'static str, u8, Range<usize>>;
 type TestClaim = Claim<&'static str, u8>;
 
 /// Submits nothing; others go on meanwhile.
-fn submit(claim: TestClaim) -> Result<Option<Range<usize>>, Infallible> {
+fn submit(claim: TestClaim) -> Result<Vec<Range<usize>>, Infallible> {
     thread::yield_now();
-    Ok(Some(claim.range))
+    Ok(claim.packets.into_iter().map(|(range, _)| range).collect())
+}
+
+/// The buffer of a claim's only packet.
+fn buffer(claim: &TestClaim) -> u8 {
+    let [(_, buffer)] = claim.packets[..] else { panic!("{claim:?}") };
+    buffer
 }
 
 /// Assigns at one of two destinations.
 fn assign(
     destinations: &[Arc<TestDestination>; 2],
     place: usize,
-) -> impl Fn(TestClaim) -> Result<Option<Range<usize>>, Infallible> {
+) -> impl Fn(TestClaim) -> Result<Vec<Range<usize>>, Infallible> {
     move |claim| {
         if claim.is_last {
             destinations[1 - place].offer_exhausted();
@@ -63,7 +70,7 @@ fn assign(
 
 fn two_destinations() -> [Arc<TestDestination>; 2] {
     let destination = || {
-        let destination = Destination::new(1);
+        let destination = Destination::new(1, 2);
         destination.seal(1);
         Arc::new(destination)
     };
@@ -135,7 +142,7 @@ fn claims() {
 
 /// Two post buffers for two packets, and one receives: in order, and to the end.
 fn posted_by_others() {
-    let destination: Arc<TestDestination> = Arc::new(Destination::new(1));
+    let destination: Arc<TestDestination> = Arc::new(Destination::new(1, 2));
     destination.seal(1);
     let post = || {
         let destination = Arc::clone(&destination);
@@ -164,11 +171,11 @@ fn a_claim_without_an_exchange_is_caught() {
 
 /// To submit may mean to call who posts buffers, or who hears of failures.
 fn assigned_by_who_posts() {
-    let destination: TestDestination = Destination::new(1);
+    let destination: TestDestination = Destination::new(1, 2);
     destination.seal(0);
     let again = |claim: TestClaim| {
         destination.interrupt();
-        if claim.buffer == 0 {
+        if buffer(&claim) == 0 {
             destination.post(1, submit)?;
         }
         submit(claim)
@@ -223,9 +230,10 @@ fn an_exhausted_offer_not_announced_is_caught() {
 /// Two messages of one source and one of another, in packets of one item.
 fn turns() {
     let destination: Arc<Destination<&'static str, u8, (&'static str, usize)>> =
-        Arc::new(Destination::new(1));
-    let assign =
-        |claim: TestClaim| Ok::<_, Infallible>(Some((claim.offer.message, claim.range.start)));
+        Arc::new(Destination::new(1, 2));
+    let assign = |claim: TestClaim| {
+        Ok::<_, Infallible>(Some((claim.offer.message, claim.packets[0].0.start)))
+    };
     for (message, source, items) in [("long", 0, 3), ("after it", 0, 1), ("other", 1, 2)] {
         destination.offer(Arc::new(Offer::new(message, source, 0..items)), assign).unwrap();
     }
@@ -255,17 +263,17 @@ fn sources_take_turns_and_each_keeps_its_order() {
 /// two packets, for which there is only the other.
 fn in_place() {
     let destination: Arc<Destination<&'static str, u8, (&'static str, u8)>> =
-        Arc::new(Destination::new(1));
+        Arc::new(Destination::new(1, 2));
     // The one that reserves keeps the buffer.
     let reserved = std::sync::Arc::new(AtomicUsize::new(usize::MAX));
     let assign = {
         let reserved = std::sync::Arc::clone(&reserved);
         move |claim: TestClaim| {
             if claim.offer.message == "reservation" {
-                reserved.store(claim.buffer.into(), Ordering::Relaxed);
+                reserved.store(buffer(&claim).into(), Ordering::Relaxed);
                 return Ok(None);
             }
-            Ok::<_, Infallible>(Some((claim.offer.message, claim.buffer)))
+            Ok::<_, Infallible>(Some((claim.offer.message, buffer(&claim))))
         }
     };
     let offer = |message, source, items| Arc::new(Offer::new(message, source, 0..items));
@@ -307,14 +315,14 @@ fn waiting_for_a_buffer_in_place_is_caught() {
 
 /// A reservation that is given up at any time neither keeps a stream from ending nor a buffer.
 fn given_up() {
-    let destination: Arc<TestDestination> = Arc::new(Destination::new(1));
+    let destination: Arc<TestDestination> = Arc::new(Destination::new(1, 2));
     destination.seal(0);
     let freed = std::sync::Arc::new(AtomicUsize::new(0));
     let assign = {
         let freed = std::sync::Arc::clone(&freed);
         move |claim: TestClaim| {
-            freed.fetch_add(usize::from(claim.buffer), Ordering::Relaxed);
-            Ok::<_, Infallible>(None)
+            freed.fetch_add(usize::from(buffer(&claim)), Ordering::Relaxed);
+            Ok::<_, Infallible>(None::<Range<usize>>)
         }
     };
     let offer = Arc::new(Offer::new("reservation", usize::MAX, 0..1));
@@ -340,7 +348,7 @@ fn a_reservation_may_be_given_up() {
 /// What lies in place arrives while another reservation of its source waits for a buffer, which the
 /// receiver keeps until then; and when that is given up.
 fn behind_a_reservation() {
-    let destination: Arc<TestDestination> = Arc::new(Destination::new(1));
+    let destination: Arc<TestDestination> = Arc::new(Destination::new(1, 2));
     destination.seal(1);
     let waiting = Arc::new(Offer::new("reservation", usize::MAX, 0..1));
     destination.offer(Arc::clone(&waiting), submit).unwrap();
@@ -363,4 +371,78 @@ fn behind_a_reservation() {
 #[test]
 fn a_reservation_holds_up_nothing_that_is_sent() {
     holds(behind_a_reservation);
+}
+
+/// Five packets for four buffers: the first goes alone, two together, and the next waits for the last, for
+/// which there is no buffer yet, as long as the others are under way.
+fn joined(posts_late: bool) {
+    let destination: Arc<TestDestination> = Arc::new(Destination::new(1, 4));
+    destination.seal(0);
+    (0..4).for_each(|buffer| destination.post(buffer, submit).unwrap());
+    let offer = Arc::new(Offer::new("message", 0, 0..5).joining(true));
+    destination.offer(offer, submit).unwrap();
+    let arriving = Arc::clone(&destination);
+    let arrivals =
+        thread::spawn(move || [1, 2].map(|packets| arriving.arrived(packets, submit).unwrap()));
+    if !posts_late {
+        destination.post(0, submit).unwrap();
+    }
+    for packet in 0..5 {
+        let next = block_on(poll_fn(|context| destination.poll_next(context.waker())));
+        assert_eq!(next, Some(packet..packet + 1));
+        if posts_late && packet == 3 {
+            destination.post(0, submit).unwrap();
+        }
+    }
+    assert_eq!(block_on(poll_fn(|context| destination.poll_next(context.waker()))), None);
+    arrivals.join().unwrap();
+}
+
+#[test]
+fn packets_that_wait_for_each_other_arrive_in_order() {
+    holds(|| joined(false));
+}
+
+#[test]
+fn a_packet_waits_for_no_buffer_of_another() {
+    holds(|| joined(true));
+}
+
+#[test]
+fn an_arrival_that_nobody_hears_of_is_caught() {
+    fails_with(Fault::ArrivalUnheard as usize, || joined(true));
+}
+
+/// Nothing runs beside it: which packets are copied together.
+fn claims_of_several() {
+    let destination: TestDestination = Destination::new(1, 8);
+    let claims = std::cell::RefCell::new(Vec::new());
+    let assign = |claim: TestClaim| {
+        claims.borrow_mut().push(claim.packets.len());
+        submit(claim)
+    };
+    let offer = |items| Arc::new(Offer::new("message", 0, 0..items).joining(true));
+    (0..8).for_each(|buffer| destination.post(buffer, assign).unwrap());
+    destination.offer(offer(20), assign).unwrap();
+    // One more than are under way, and four at most; the last one waits for another.
+    assert_eq!(claims.take(), [1, 2, 4]);
+    destination.post(0, assign).unwrap();
+    assert_eq!(claims.take(), [2]);
+    destination.arrived(7, assign).unwrap();
+    assert!(claims.borrow().is_empty());
+    destination.post(0, assign).unwrap();
+    assert!(claims.borrow().is_empty());
+    destination.arrived(1, assign).unwrap();
+    assert_eq!(claims.take(), [1]);
+    // A message whose packets do not join ends the wait of what is before it.
+    destination.post(0, assign).unwrap();
+    assert!(claims.borrow().is_empty());
+    let other = Arc::new(Offer::new("message", 1, 0..1));
+    destination.offer_in_place(other, 0, assign).unwrap();
+    assert_eq!(claims.take(), [1, 1]);
+}
+
+#[test]
+fn packets_are_copied_together_while_others_are_under_way() {
+    holds(claims_of_several);
 }

@@ -1,6 +1,7 @@
 //! The CUDA driver itself: whether it can be used, and what its answers mean.
 
 use std::ffi::CStr;
+use std::sync::LazyLock;
 
 use cudarc::driver::sys::{self, CUresult};
 
@@ -11,6 +12,8 @@ use crate::{Error, Result};
 const OLDEST: i32 = 12_040;
 /// The oldest driver that has those for traces, too.
 const OLDEST_TO_TRACE: i32 = 12_080;
+/// Without it copies are given to the driver one by one.
+const OLDEST_TO_COPY_BATCHES: i32 = 13_000;
 
 /// Turns the driver's answer to `call` into an error.
 pub(super) fn check(answer: CUresult, call: &'static str, device: &str) -> Result<()> {
@@ -114,6 +117,12 @@ pub(super) fn version() -> i32 {
 pub(super) fn version_if_any() -> Option<i32> {
     // SAFETY: only looks for the library.
     unsafe { sys::is_culib_present() }.then(version)
+}
+
+/// Whether this driver, which was started, takes several copies at once.
+pub(super) fn copies_batches() -> bool {
+    static COPIES: LazyLock<bool> = LazyLock::new(|| version() >= OLDEST_TO_COPY_BATCHES);
+    *COPIES
 }
 
 /// Whether this driver, which was started, has what traces need.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUstream};
 
 use super::context::GpuContext;
+use super::driver;
 use crate::Result;
 use crate::layout::ArgumentWriter;
 use crate::library_call::LibraryCall;
@@ -34,9 +35,7 @@ impl LaneStream<'_> {
 
     pub(super) fn submit(&self, task: &mut Task) -> Result<()> {
         match task {
-            Task::Copy { from, to } => {
-                self.copy(to.address() as u64, from.address() as u64, from.bytes())
-            }
+            Task::Copy(copies) => self.copy_each(copies),
             Task::Upload { from, to } => {
                 let from = from.bytes();
                 self.copy(to.address() as u64, from.as_ptr() as u64, from.len())
@@ -56,6 +55,43 @@ impl LaneStream<'_> {
         // ordered the copy such that nothing else uses its destination.
         let answer = unsafe { sys::cuMemcpyAsync(to, from, bytes, self.stream) };
         self.context.check(answer, "cuMemcpyAsync")
+    }
+
+    /// In one call, if the driver has it: an engine then goes on from copy to copy without a pause.
+    fn copy_each(&self, copies: &[(Place, Place)]) -> Result<()> {
+        let address = |place: &Place| place.address() as u64;
+        if copies.len() == 1 || !driver::copies_batches() {
+            let copy =
+                |(from, to): &(Place, Place)| self.copy(address(to), address(from), from.bytes());
+            return copies.iter().try_for_each(copy);
+        }
+        let some = || copies.iter().filter(|(from, _)| from.bytes() > 0);
+        let mut sources: Vec<u64> = some().map(|(from, _)| address(from)).collect();
+        let mut sinks: Vec<u64> = some().map(|(_, to)| address(to)).collect();
+        let mut sizes: Vec<usize> = some().map(|(from, _)| from.bytes()).collect();
+        if sizes.is_empty() {
+            return Ok(());
+        }
+        // Sources are read when it is the stream's turn. The driver finds out whose memory they are.
+        let order = sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+        // SAFETY: numbers, for which zero stands for the default.
+        let mut attributes: sys::CUmemcpyAttributes = unsafe { std::mem::zeroed() };
+        attributes.srcAccessOrder = order;
+        // SAFETY: as in `copy`, for each of them; the lists are as long as is said, and the attributes
+        // are those of all copies from the first on.
+        let answer = unsafe {
+            sys::cuMemcpyBatchAsync_v2(
+                sinks.as_mut_ptr(),
+                sources.as_mut_ptr(),
+                sizes.as_mut_ptr(),
+                sizes.len(),
+                &mut attributes,
+                &mut 0,
+                1,
+                self.stream,
+            )
+        };
+        self.context.check(answer, "cuMemcpyBatchAsync")
     }
 
     /// Each write comes after everything before it on the stream, and makes that visible.

@@ -23,7 +23,7 @@ impl LargeCopies {
     /// Counts a task if it is a large copy.
     pub(super) fn begin(&self, task: &Task) -> Option<LargeCopy> {
         let bytes = match task {
-            Task::Copy { from, .. } => from.bytes(),
+            Task::Copy(copies) => copies.iter().map(|(from, _)| from.bytes()).sum(),
             Task::Upload { to, .. } => to.bytes(),
             Task::Fill { .. } | Task::Signal(_) | Task::Launch(_) => 0,
         };

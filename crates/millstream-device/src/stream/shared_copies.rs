@@ -65,7 +65,7 @@ impl Stream {
         let source = source.into();
         same_length(source.len(), range.len())?;
         let from = Place::new::<T>(source.allocation, &source.range);
-        self.copy_place(from, Place::new::<T>(destination.allocation(), &range))
+        self.copy_places(vec![(from, Place::new::<T>(destination.allocation(), &range))])
     }
 
     /// Copies items of a shared buffer. Kernels that change them are over before, by the order of
@@ -94,6 +94,6 @@ impl Stream {
         let destination = destination.into();
         same_length(range.len(), destination.len())?;
         let from = Place::new::<T>(source.allocation(), &range);
-        self.copy_place(from, Place::new::<T>(destination.allocation, &destination.range))
+        self.copy_places(vec![(from, Place::new::<T>(destination.allocation, &destination.range))])
     }
 }

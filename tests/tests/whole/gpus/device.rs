@@ -52,6 +52,48 @@ fn copies_between_all_endpoints() {
     set.quiesce().unwrap();
 }
 
+/// From one buffer into some of all endpoints, one of them nothing, and then out of these into another.
+#[test]
+fn several_buffers_are_copied_at_once() {
+    let set = set();
+    let endpoints: Vec<Device> = set.devices().iter().chain([set.host()]).cloned().collect();
+    let (count, data) = (1001, random_bytes(7, 1001 * endpoints.len()));
+    for from in set.devices() {
+        let stream = from.stream_of(StreamKind::Copy).unwrap();
+        let source = stream.uploaded(data.clone()).unwrap();
+        let mut parts: Vec<_> =
+            endpoints.iter().map(|to| to.buffer::<u8>(count).unwrap()).collect();
+        let mut nothing = from.buffer::<u8>(0).unwrap();
+        let into = parts.iter_mut().enumerate().map(|(place, part)| {
+            (source.part(place * count..(place + 1) * count).unwrap(), part.into())
+        });
+        let none = (source.part(3..3).unwrap(), (&mut nothing).into());
+        stream.copy_each(into.chain([none])).unwrap();
+        let mut back = from.buffer::<u8>(data.len() + 2).unwrap();
+        let (mut copied, mut apart) = (from.buffer::<u8>(data.len()).unwrap(), Vec::new());
+        for (place, part) in parts.iter().enumerate() {
+            let first = 1 + place * count;
+            stream.copy(part, back.part_mut(first..first + count).unwrap()).unwrap();
+            apart.push(from.buffer::<u8>(count).unwrap());
+        }
+        let each = parts.iter().zip(&mut apart).map(|(part, to)| (part.into(), to.into()));
+        let whole = ((&source).into(), (&mut copied).into());
+        stream.copy_each(each.chain([whole])).unwrap();
+        for (found, expected) in [(&back, &[&[0], &data[..], &[0]].concat()), (&copied, &data)] {
+            let found = set.block_on(stream.download(found).unwrap()).unwrap().unwrap();
+            assert_eq!(found, *expected, "{from}");
+        }
+        for (found, expected) in apart.iter().zip(data.chunks(count)) {
+            let found = set.block_on(stream.download(found).unwrap()).unwrap().unwrap();
+            assert_eq!(found, expected, "{from}");
+        }
+        let short = (source.part(0..2).unwrap(), (&mut copied).into());
+        let error = stream.copy_each([short]).unwrap_err();
+        assert!(matches!(error, Error::LengthMismatch { .. }), "{error}");
+    }
+    set.quiesce().unwrap();
+}
+
 /// In packets, through pinned memory, the last of which is not full.
 #[test]
 fn large_uploads_arrive() {
