@@ -26,6 +26,7 @@ mod gang_memory;
 mod gang_permit;
 mod gang_turns;
 mod graph;
+mod joining;
 mod kernel_parameters;
 mod message;
 mod multiplexer;

@@ -9,12 +9,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
+use crate::joining::Joining;
 use crate::sync::{Arc, AtomicUsize, Fault, Mutex, Ordering, seeded};
-
-/// How many packets are copied together at most. Four take as long as one copy of their size, but for 2 %.
-const MOST_JOINED: usize = 4;
-/// With so many packets under way, an engine has enough to do until the receiver has released another one.
-const BUSY: usize = 2;
 
 /// A message, or a part of it, on offer to one or more destinations.
 #[derive(Debug)]
@@ -177,8 +173,7 @@ pub(crate) struct Standing {
 pub(crate) struct Destination<M, B, P> {
     state: Mutex<State<M, B, P>>,
     packet_items: usize,
-    /// How many packets are copied together at most.
-    most_joined: usize,
+    joining: Joining,
 }
 
 #[derive(Debug)]
@@ -229,16 +224,15 @@ impl<M, B, P> State<M, B, P> {
     }
 
     /// The next claim, which the caller must submit; `None` if there is none, or if it waits.
-    fn next_claim(&mut self, most_joined: usize) -> Option<Claim<M, B>> {
-        let next = match self.waits_for_another(most_joined) {
+    fn next_claim(&mut self, joining: Joining) -> Option<Claim<M, B>> {
+        let next = match self.waits_for_another(joining) {
             true => None,
             false => self.claimed.pop_front(),
         };
         self.is_assigning = next.is_some();
         let mut next = next?;
         if next.offer.joins {
-            // The first one goes alone, so that the receiver can begin.
-            let most = most_joined.min(self.under_way + 1);
+            let most = joining.together(self.under_way);
             while next.packets.len() < most {
                 let Some(other) =
                     self.claimed.pop_front_if(|it| Arc::ptr_eq(&it.offer, &next.offer))
@@ -255,22 +249,20 @@ impl<M, B, P> State<M, B, P> {
 
     /// Whether the only claimed packet waits for another one to be copied with: the engine is busy with
     /// others until then, and more of the message wait for buffers.
-    fn waits_for_another(&self, most_joined: usize) -> bool {
+    fn waits_for_another(&self, joining: Joining) -> bool {
         let [only] = self.claimed.as_slices().0 else { return false };
-        most_joined > 1
-            && self.claimed.len() == 1
-            && self.under_way >= BUSY
+        self.claimed.len() == 1
+            && joining.waits(self.under_way)
             && only.offer.joins
             && !only.offer.is_stale()
     }
 }
 
 impl<M, B, P> Destination<M, B, P> {
-    /// A destination with so many buffers, which hold `packet_items` items each.
-    pub(crate) fn new(packet_items: usize, buffers: usize) -> Destination<M, B, P> {
+    /// A destination whose buffers hold `packet_items` items each.
+    pub(crate) fn new(packet_items: usize, joining: Joining) -> Destination<M, B, P> {
         Destination {
-            // The other half is for what is under way meanwhile.
-            most_joined: (buffers / 2).min(MOST_JOINED),
+            joining,
             state: Mutex::new(State {
                 offers: SendQueue(VecDeque::new()),
                 buffers: VecDeque::new(),
@@ -450,14 +442,14 @@ impl<M, B, P> Destination<M, B, P> {
             state.match_up(self.packet_items);
             match state.is_assigning && !seeded(Fault::AssignSideBySide) {
                 true => None,
-                false => state.next_claim(self.most_joined),
+                false => state.next_claim(self.joining),
             }
         });
         while let Some(claim) = next {
             let packets = assign(claim)?;
             next = self.update(|state| {
                 state.inbox.extend(packets);
-                state.next_claim(self.most_joined)
+                state.next_claim(self.joining)
             });
         }
         Ok(())

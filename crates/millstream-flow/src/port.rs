@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::failure::{Failure, PendingCalls};
+use crate::joining::Joining;
 use crate::message::Message;
 use crate::multiplexer::{Claim, Destination, Offer, Standing};
 use crate::reservation::{Reservation, Reserved};
@@ -95,7 +96,8 @@ impl<T: Item> Port<T> {
         let lanes = [device.stream_of(StreamKind::Copy)?, device.stream_of(StreamKind::SmallCopy)?];
         let links = Mutex::new(BTreeMap::new());
         let staging = Arc::new(StagingPool::new(context.host(), &device, packet_items));
-        let (destination, context) = (Destination::new(packet_items, buffers), context.clone());
+        let joining = Joining::of(buffers, packet_items * size_of::<T>());
+        let (destination, context) = (Destination::new(packet_items, joining), context.clone());
         Ok(Port {
             device,
             destination,

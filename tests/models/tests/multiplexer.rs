@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../crates/millstream-flow/src/joining.rs"]
+mod joining;
 #[allow(dead_code)]
 #[path = "../../../crates/millstream-flow/src/multiplexer.rs"]
 mod multiplexer;
@@ -33,6 +35,7 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use joining::Joining;
 use loom::future::block_on;
 use loom::thread;
 use millstream_models::{fails_with, holds, holds_within_two};
@@ -43,6 +46,11 @@ type TestDestination = Destination<&'static str, u8, Range<usize>>;
 
 type TestClaim = Claim<&'static str, u8>;
 
+/// A destination with so many buffers of an item, each as large as keeps an engine busy.
+fn destination_of<P>(buffers: usize) -> Destination<&'static str, u8, P> {
+    Destination::new(1, Joining::of(buffers, 16 << 20))
+}
+
 /// Submits nothing; others go on meanwhile.
 fn submit(claim: TestClaim) -> Result<Vec<Range<usize>>, Infallible> {
     thread::yield_now();
@@ -51,8 +59,8 @@ fn submit(claim: TestClaim) -> Result<Vec<Range<usize>>, Infallible> {
 
 /// The buffer of a claim's only packet.
 fn buffer(claim: &TestClaim) -> u8 {
-    let [(_, buffer)] = claim.packets[..] else { panic!("{claim:?}") };
-    buffer
+    assert_eq!(claim.packets.len(), 1);
+    claim.packets[0].1
 }
 
 /// Assigns at one of two destinations.
@@ -70,7 +78,7 @@ fn assign(
 
 fn two_destinations() -> [Arc<TestDestination>; 2] {
     let destination = || {
-        let destination = Destination::new(1, 2);
+        let destination = destination_of(2);
         destination.seal(1);
         Arc::new(destination)
     };
@@ -142,7 +150,7 @@ fn claims() {
 
 /// Two post buffers for two packets, and one receives: in order, and to the end.
 fn posted_by_others() {
-    let destination: Arc<TestDestination> = Arc::new(Destination::new(1, 2));
+    let destination: Arc<TestDestination> = Arc::new(destination_of(2));
     destination.seal(1);
     let post = || {
         let destination = Arc::clone(&destination);
@@ -171,7 +179,7 @@ fn a_claim_without_an_exchange_is_caught() {
 
 /// To submit may mean to call who posts buffers, or who hears of failures.
 fn assigned_by_who_posts() {
-    let destination: TestDestination = Destination::new(1, 2);
+    let destination: TestDestination = destination_of(2);
     destination.seal(0);
     let again = |claim: TestClaim| {
         destination.interrupt();
@@ -230,7 +238,7 @@ fn an_exhausted_offer_not_announced_is_caught() {
 /// Two messages of one source and one of another, in packets of one item.
 fn turns() {
     let destination: Arc<Destination<&'static str, u8, (&'static str, usize)>> =
-        Arc::new(Destination::new(1, 2));
+        Arc::new(destination_of(2));
     let assign = |claim: TestClaim| {
         Ok::<_, Infallible>(Some((claim.offer.message, claim.packets[0].0.start)))
     };
@@ -263,7 +271,7 @@ fn sources_take_turns_and_each_keeps_its_order() {
 /// two packets, for which there is only the other.
 fn in_place() {
     let destination: Arc<Destination<&'static str, u8, (&'static str, u8)>> =
-        Arc::new(Destination::new(1, 2));
+        Arc::new(destination_of(2));
     // The one that reserves keeps the buffer.
     let reserved = std::sync::Arc::new(AtomicUsize::new(usize::MAX));
     let assign = {
@@ -315,7 +323,7 @@ fn waiting_for_a_buffer_in_place_is_caught() {
 
 /// A reservation that is given up at any time neither keeps a stream from ending nor a buffer.
 fn given_up() {
-    let destination: Arc<TestDestination> = Arc::new(Destination::new(1, 2));
+    let destination: Arc<TestDestination> = Arc::new(destination_of(2));
     destination.seal(0);
     let freed = std::sync::Arc::new(AtomicUsize::new(0));
     let assign = {
@@ -348,7 +356,7 @@ fn a_reservation_may_be_given_up() {
 /// What lies in place arrives while another reservation of its source waits for a buffer, which the
 /// receiver keeps until then; and when that is given up.
 fn behind_a_reservation() {
-    let destination: Arc<TestDestination> = Arc::new(Destination::new(1, 2));
+    let destination: Arc<TestDestination> = Arc::new(destination_of(2));
     destination.seal(1);
     let waiting = Arc::new(Offer::new("reservation", usize::MAX, 0..1));
     destination.offer(Arc::clone(&waiting), submit).unwrap();
@@ -376,7 +384,7 @@ fn a_reservation_holds_up_nothing_that_is_sent() {
 /// Five packets for four buffers: the first goes alone, two together, and the next waits for the last, for
 /// which there is no buffer yet, as long as the others are under way.
 fn joined(posts_late: bool) {
-    let destination: Arc<TestDestination> = Arc::new(Destination::new(1, 4));
+    let destination: Arc<TestDestination> = Arc::new(destination_of(4));
     destination.seal(0);
     (0..4).for_each(|buffer| destination.post(buffer, submit).unwrap());
     let offer = Arc::new(Offer::new("message", 0, 0..5).joining(true));
@@ -415,7 +423,7 @@ fn an_arrival_that_nobody_hears_of_is_caught() {
 
 /// Nothing runs beside it: which packets are copied together.
 fn claims_of_several() {
-    let destination: TestDestination = Destination::new(1, 8);
+    let destination: TestDestination = destination_of(8);
     let claims = std::cell::RefCell::new(Vec::new());
     let assign = |claim: TestClaim| {
         claims.borrow_mut().push(claim.packets.len());
@@ -445,4 +453,30 @@ fn claims_of_several() {
 #[test]
 fn packets_are_copied_together_while_others_are_under_way() {
     holds(claims_of_several);
+}
+
+/// Too few of them to keep an engine busy.
+fn claims_of_small_packets() {
+    let destination: TestDestination = Destination::new(1, Joining::of(8, 2 << 20));
+    (0..8).for_each(|buffer| destination.post(buffer, submit).unwrap());
+    let assign = |claim: TestClaim| {
+        assert_eq!(claim.packets.len(), 1);
+        submit(claim)
+    };
+    let offer = Arc::new(Offer::new("message", 0, 0..20).joining(true));
+    destination.offer(offer, assign).unwrap();
+    for _ in 0..12 {
+        destination.arrived(1, assign).unwrap();
+        destination.post(0, assign).unwrap();
+    }
+    destination.seal(0);
+    for packet in 0..20 {
+        let next = block_on(poll_fn(|context| destination.poll_next(context.waker())));
+        assert_eq!(next, Some(packet..packet + 1));
+    }
+}
+
+#[test]
+fn small_packets_wait_for_nothing() {
+    holds(claims_of_small_packets);
 }
