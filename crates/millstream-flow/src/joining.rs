@@ -33,3 +33,32 @@ impl Joining {
         under_way >= self.busy.max(2) && self.most > 1
     }
 }
+
+/// How many packets of an offer that joins are under way to a destination at least: of the one of which packets
+/// were submitted last. A packet that waits for others waits for these alone, as they wait for nothing that it does
+/// not wait for itself.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    /// Its address. Whoever is to report packets keeps the offer.
+    offer: usize,
+    packets: usize,
+}
+
+impl UnderWay {
+    pub(crate) fn of(&self, offer: usize) -> usize {
+        if offer == self.offer { self.packets } else { 0 }
+    }
+
+    /// Packets of this offer have been submitted.
+    pub(crate) fn begin(&mut self, offer: usize, packets: usize) {
+        let packets = self.of(offer) + packets;
+        *self = UnderWay { offer, packets };
+    }
+
+    /// Packets of this offer have arrived, perhaps such as were submitted before those of another.
+    pub(crate) fn end(&mut self, offer: usize, packets: usize) {
+        if offer == self.offer {
+            self.packets = self.packets.saturating_sub(packets);
+        }
+    }
+}

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
-use crate::joining::Joining;
+use crate::joining::{Joining, UnderWay};
 use crate::sync::{Arc, AtomicUsize, Fault, Mutex, Ordering, seeded};
 
 /// A message, or a part of it, on offer to one or more destinations.
@@ -40,6 +40,11 @@ impl<M> Offer<M> {
     /// Whether several of its packets may be copied together.
     pub(crate) fn joins(&self) -> bool {
         self.joins
+    }
+
+    /// What tells offers apart, as long as they are there.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Takes the next packet of at most `most` items; `None` if the offer is stale.
@@ -185,8 +190,7 @@ struct State<M, B, P> {
     claimed: VecDeque<Claim<M, B>>,
     /// Somebody is assigning: he submits one claim, and then all that others leave.
     is_assigning: bool,
-    /// Packets of offers that join, submitted and not known to have arrived.
-    under_way: usize,
+    under_way: UnderWay,
     /// Packets assigned and submitted, not yet taken by the receiver.
     inbox: VecDeque<P>,
     /// Senders that can reach this destination and have not shut down.
@@ -232,7 +236,7 @@ impl<M, B, P> State<M, B, P> {
         self.is_assigning = next.is_some();
         let mut next = next?;
         if next.offer.joins {
-            let most = joining.together(self.under_way);
+            let most = joining.together(self.under_way.of(next.offer.address()));
             while next.packets.len() < most {
                 let Some(other) =
                     self.claimed.pop_front_if(|it| Arc::ptr_eq(&it.offer, &next.offer))
@@ -242,17 +246,17 @@ impl<M, B, P> State<M, B, P> {
                 next.packets.extend(other.packets);
                 next.is_last |= other.is_last;
             }
-            self.under_way += next.packets.len();
+            self.under_way.begin(next.offer.address(), next.packets.len());
         }
         Some(next)
     }
 
     /// Whether the only claimed packet waits for another one to be copied with: the engine is busy with
-    /// others until then, and more of the message wait for buffers.
+    /// others of the same message until then, and more of that wait for buffers.
     fn waits_for_another(&self, joining: Joining) -> bool {
         let [only] = self.claimed.as_slices().0 else { return false };
         self.claimed.len() == 1
-            && joining.waits(self.under_way)
+            && joining.waits(self.under_way.of(only.offer.address()))
             && only.offer.joins
             && !only.offer.is_stale()
     }
@@ -268,7 +272,7 @@ impl<M, B, P> Destination<M, B, P> {
                 buffers: VecDeque::new(),
                 claimed: VecDeque::new(),
                 is_assigning: false,
-                under_way: 0,
+                under_way: UnderWay::default(),
                 inbox: VecDeque::new(),
                 open_senders: 0,
                 sealed: false,
@@ -340,14 +344,16 @@ impl<M, B, P> Destination<M, B, P> {
     /// As [`Destination::offer`].
     pub(crate) fn arrived<E, Packets: IntoIterator<Item = P>>(
         &self,
+        offer: &Offer<M>,
         packets: usize,
         assign: impl FnMut(Claim<M, B>) -> Result<Packets, E>,
     ) -> Result<(), E> {
+        let end = |state: &mut State<M, B, P>| state.under_way.end(offer.address(), packets);
         if seeded(Fault::ArrivalUnheard) {
-            self.update(|state| state.under_way -= packets);
+            self.update(end);
             return Ok(());
         }
-        self.assign_after(|state| state.under_way -= packets, assign)
+        self.assign_after(end, assign)
     }
 
     /// One sender that could reach this destination has shut down.

@@ -96,7 +96,7 @@ impl<T: Item> Port<T> {
         let lanes = [device.stream_of(StreamKind::Copy)?, device.stream_of(StreamKind::SmallCopy)?];
         let links = Mutex::new(BTreeMap::new());
         let staging = Arc::new(StagingPool::new(context.host(), &device, packet_items));
-        let joining = Joining::of(buffers, packet_items * size_of::<T>());
+        let joining = Joining::of(buffers, packet_items.saturating_mul(size_of::<T>()));
         let (destination, context) = (Destination::new(packet_items, joining), context.clone());
         Ok(Port {
             device,
@@ -220,7 +220,8 @@ impl<T: Item> Port<T> {
             self.count(&message.source, &packets, TransferWay::Push, false);
             return Ok(self.submitted(message, packets, &written, None, None));
         }
-        let counts = ports.iter().find(|port| self.is(port)).filter(|_| offer.joins());
+        let this = ports.iter().find(|port| self.is(port)).filter(|_| offer.joins());
+        let counts = this.map(|port| (port, &offer));
         let (mut assigned, mut rest) = (Vec::with_capacity(packets.len()), VecDeque::from(packets));
         while let Some(first) = rest.pop_front() {
             let (way, mut staging) = self.route(message, first.0.len())?;
@@ -235,19 +236,27 @@ impl<T: Item> Port<T> {
         Ok(assigned)
     }
 
-    /// Packets that arrive together. `counts` is this port, if it counts them.
+    /// Packets that arrive together. `counts` has this port and their offer, if it counts them.
     fn submitted(
         &self,
         message: &Arc<Message<T>>,
         packets: Packets<T>,
         arrival: &Event,
         staging: Option<Staging<T>>,
-        counts: Option<&Arc<Port<T>>>,
+        counts: Option<(&Arc<Port<T>>, &Arc<Offer<Offered<T>>>)>,
     ) -> Vec<Packet<T>> {
         let items = packets.iter().map(|(range, _)| range.len()).sum();
         message.assigned(items);
-        let counts = counts.map(|port| (Arc::clone(port), packets.len()));
-        self.follow_up(message, items, arrival, staging, counts);
+        self.follow_up(message, items, arrival, staging);
+        if let Some((port, offer)) = counts {
+            let (port, offer, packets) = (Arc::clone(port), Arc::clone(offer), packets.len());
+            arrival.on_complete(move |result| {
+                // Of a failure the graph hears otherwise.
+                if result.is_ok() {
+                    port.arrived(&offer, packets);
+                }
+            });
+        }
         let packet = |(range, PacketBuffer { buffer, .. })| Packet {
             buffer,
             range,
@@ -320,7 +329,6 @@ impl<T: Item> Port<T> {
         items: usize,
         arrival: &Event,
         staging: Option<Staging<T>>,
-        counts: Option<(Arc<Port<T>>, usize)>,
     ) {
         let (failure, pool) = (Arc::clone(&self.failure), Arc::clone(&self.staging));
         let (message, copied) = (Arc::clone(message), arrival.clone());
@@ -330,17 +338,14 @@ impl<T: Item> Port<T> {
                     pool.give_back(staging, &copied);
                 }
                 message.copied(items, &copied);
-                if let Some((port, packets)) = counts {
-                    port.arrived(packets);
-                }
             }
             Err(error) => failure.fail(Error::Device(error)),
         });
     }
 
-    /// So many packets that count have arrived. Failures end the graph.
-    fn arrived(&self, packets: usize) {
-        self.give_up_if_over(self.destination.arrived(packets, |claim| self.assign(claim)));
+    /// So many packets of an offer that joins have arrived. Failures end the graph.
+    fn arrived(&self, offer: &Offer<Offered<T>>, packets: usize) {
+        self.give_up_if_over(self.destination.arrived(offer, packets, |claim| self.assign(claim)));
     }
 
     fn give_up_if_over(&self, assigned: Result<()>) {

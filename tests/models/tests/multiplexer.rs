@@ -388,10 +388,11 @@ fn joined(posts_late: bool) {
     destination.seal(0);
     (0..4).for_each(|buffer| destination.post(buffer, submit).unwrap());
     let offer = Arc::new(Offer::new("message", 0, 0..5).joining(true));
-    destination.offer(offer, submit).unwrap();
+    destination.offer(Arc::clone(&offer), submit).unwrap();
     let arriving = Arc::clone(&destination);
-    let arrivals =
-        thread::spawn(move || [1, 2].map(|packets| arriving.arrived(packets, submit).unwrap()));
+    let arrivals = thread::spawn(move || {
+        [1, 2].map(|packets| arriving.arrived(&offer, packets, submit).unwrap())
+    });
     if !posts_late {
         destination.post(0, submit).unwrap();
     }
@@ -429,18 +430,19 @@ fn claims_of_several() {
         claims.borrow_mut().push(claim.packets.len());
         submit(claim)
     };
-    let offer = |items| Arc::new(Offer::new("message", 0, 0..items).joining(true));
+    let offer = |source| Arc::new(Offer::new("message", source, 0..20).joining(true));
+    let (first, second) = (offer(0), offer(1));
     (0..8).for_each(|buffer| destination.post(buffer, assign).unwrap());
-    destination.offer(offer(20), assign).unwrap();
+    destination.offer(Arc::clone(&first), assign).unwrap();
     // One more than are under way, and four at most; the last one waits for another.
     assert_eq!(claims.take(), [1, 2, 4]);
     destination.post(0, assign).unwrap();
     assert_eq!(claims.take(), [2]);
-    destination.arrived(7, assign).unwrap();
+    destination.arrived(&first, 7, assign).unwrap();
     assert!(claims.borrow().is_empty());
     destination.post(0, assign).unwrap();
     assert!(claims.borrow().is_empty());
-    destination.arrived(1, assign).unwrap();
+    destination.arrived(&first, 1, assign).unwrap();
     assert_eq!(claims.take(), [1]);
     // A message whose packets do not join ends the wait of what is before it.
     destination.post(0, assign).unwrap();
@@ -448,6 +450,17 @@ fn claims_of_several() {
     let other = Arc::new(Offer::new("message", 1, 0..1));
     destination.offer_in_place(other, 0, assign).unwrap();
     assert_eq!(claims.take(), [1, 1]);
+    // Nor does a packet wait for those of another source, which may come only after it.
+    destination.offer(Arc::clone(&second), assign).unwrap();
+    for _ in 0..2 {
+        destination.post(0, assign).unwrap();
+        destination.post(0, assign).unwrap();
+        assert_eq!(claims.take(), [1, 1]);
+    }
+    // Packets that were submitted before another source's are over as well.
+    destination.arrived(&first, 3, assign).unwrap();
+    destination.arrived(&second, 2, assign).unwrap();
+    assert!(claims.borrow().is_empty());
 }
 
 #[test]
@@ -464,9 +477,9 @@ fn claims_of_small_packets() {
         submit(claim)
     };
     let offer = Arc::new(Offer::new("message", 0, 0..20).joining(true));
-    destination.offer(offer, assign).unwrap();
+    destination.offer(Arc::clone(&offer), assign).unwrap();
     for _ in 0..12 {
-        destination.arrived(1, assign).unwrap();
+        destination.arrived(&offer, 1, assign).unwrap();
         destination.post(0, assign).unwrap();
     }
     destination.seal(0);
