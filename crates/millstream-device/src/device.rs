@@ -337,6 +337,16 @@ impl Device {
         }
     }
 
+    /// Whether streams of this device copy several buffers faster together
+    /// ([`Stream::copy_each`](crate::Stream::copy_each)): those of a GPU do, with a driver for CUDA 13.0 or later.
+    pub fn copies_together(&self) -> bool {
+        match &self.core.place {
+            DevicePlace::Host => false,
+            #[cfg(feature = "cuda")]
+            DevicePlace::Gpu(_) => crate::cuda::copies_batches(),
+        }
+    }
+
     /// Whether this is a GPU, or a virtual device on one.
     pub fn is_gpu(&self) -> bool {
         !matches!(self.core.place, DevicePlace::Host)

@@ -57,7 +57,7 @@ pub enum Error {
         reason: String,
     },
     /// The cache on disk cannot be written.
-    #[error("cannot write to the cache {folder}: {reason}; MILLSTREAM_CACHE names another folder")]
+    #[error("cannot write to the cache {folder}: {reason}; set MILLSTREAM_CACHE to another folder")]
     Cache {
         /// Its folder.
         folder: String,

@@ -240,8 +240,9 @@ impl Stream {
         self.copy_each([(source.into(), destination.into())])
     }
 
-    /// Copies items between several buffers, in any order. On a GPU they are one operation, and take
-    /// less time than copies one by one: between copies its engine pauses for microseconds.
+    /// Copies items between several buffers, in any order. On a GPU they are one operation, and with a
+    /// driver for CUDA 13.0 or later take less time than copies one by one, between which its engine pauses for
+    /// microseconds.
     ///
     /// ```
     /// use millstream_device::{DeviceList, DeviceSet};
@@ -258,7 +259,8 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// As [`Stream::copy`]; nothing is submitted then.
+    /// As [`Stream::copy`], also if one of the copies writes a buffer that another one uses; nothing is
+    /// submitted then.
     pub fn copy_each<'a, 'b, T: Pod>(
         &self,
         copies: impl IntoIterator<Item = (Part<'a, T>, PartMut<'b, T>)>,

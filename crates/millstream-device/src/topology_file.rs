@@ -42,7 +42,7 @@ struct TopologyFile {
 
 /// A [`Transfer`]; the file may say more about it.
 #[derive(Debug, Deserialize)]
-#[serde(expecting = "an object with from, to, way and times")]
+#[serde(expecting = "an object with from, to, way, bytes and times")]
 struct MeasuredTransfer {
     from: String,
     to: String,

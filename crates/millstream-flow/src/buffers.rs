@@ -17,8 +17,8 @@ const MOST_SET: usize = 1 << 16;
 /// `1 + ceil(credit latency / time of a copy)` by the measured transfer table, but at most 16; two
 /// if nothing was measured.
 ///
-/// With four or more, GPUs copy several packets of a message at once (half as many as there are buffers,
-/// and four at most): an engine pauses between copies, but not between those that it gets together.
+/// With four or more, and 16 MiB in all at least, GPUs copy several packets of a message at once (half as many
+/// as there are buffers, and four at most): an engine pauses between copies, but not between those that it gets together.
 ///
 /// ```
 /// use millstream_flow::Buffers;

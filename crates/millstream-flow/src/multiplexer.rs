@@ -21,25 +21,12 @@ pub(crate) struct Offer<M> {
     end: usize,
     /// The first item that nobody has claimed; advanced by each claim.
     cursor: AtomicUsize,
-    /// Whether several of its packets may be copied together.
-    joins: bool,
 }
 
 impl<M> Offer<M> {
     /// Offers the items of `range`, which come from the source with this number.
     pub(crate) fn new(message: M, source: usize, range: Range<usize>) -> Offer<M> {
-        let cursor = AtomicUsize::new(range.start);
-        Offer { message, source, end: range.end, cursor, joins: false }
-    }
-
-    /// Says whether several of its packets may be copied together.
-    pub(crate) fn joining(self, joins: bool) -> Offer<M> {
-        Offer { joins, ..self }
-    }
-
-    /// Whether several of its packets may be copied together.
-    pub(crate) fn joins(&self) -> bool {
-        self.joins
+        Offer { message, source, end: range.end, cursor: AtomicUsize::new(range.start) }
     }
 
     /// What tells offers apart, as long as they are there.
@@ -86,6 +73,8 @@ struct Queued<M, B> {
     offer: Arc<Offer<M>>,
     /// The packet buffer of the destination in which its only packet lies already, if any.
     brought: Option<B>,
+    /// Whether several of its packets may be copied together here.
+    joins: bool,
 }
 
 /// The send queue: the offers of each source in order, sources packet by packet in turns, so
@@ -104,9 +93,9 @@ impl<M, B> SendQueue<M, B> {
         }
     }
 
-    /// The offer whose turn it is, with the buffer that it has brought. If no buffer is free, only
+    /// The offer whose turn it is, with the buffer that it has brought, and whether it joins. If no buffer is free, only
     /// offers that have brought one are considered.
-    fn next(&mut self, is_buffer_free: bool) -> Option<(Arc<Offer<M>>, Option<B>)> {
+    fn next(&mut self, is_buffer_free: bool) -> Option<(Arc<Offer<M>>, Option<B>, bool)> {
         self.remove_stale();
         let may_go = |queue: &VecDeque<Queued<M, B>>| {
             is_buffer_free || queue.front().is_some_and(|first| first.brought.is_some())
@@ -119,7 +108,7 @@ impl<M, B> SendQueue<M, B> {
         // The others keep their turns.
         self.0.push_front(queue);
         let first = self.0.front_mut()?.front_mut()?;
-        Some((Arc::clone(&first.offer), first.brought.take()))
+        Some((Arc::clone(&first.offer), first.brought.take(), first.joins))
     }
 
     /// Gives the next turn to another source. Removes the offer if it is used up.
@@ -155,6 +144,8 @@ impl<M, B> SendQueue<M, B> {
 pub(crate) struct Claim<M, B> {
     pub(crate) offer: Arc<Offer<M>>,
     pub(crate) packets: Vec<(Range<usize>, B)>,
+    /// Whether its packets are to be reported when they have [arrived](Destination::arrived).
+    pub(crate) joins: bool,
     /// Whether nothing is left of the offer: its other destinations must be told with
     /// [`Destination::offer_exhausted`].
     pub(crate) is_last: bool,
@@ -212,7 +203,7 @@ impl<M, B, P> State<M, B, P> {
 
     /// Claims packets as long as there are an offer and a buffer.
     fn match_up(&mut self, packet_items: usize) {
-        while let Some((offer, brought)) = self.offers.next(!self.buffers.is_empty()) {
+        while let Some((offer, brought, joins)) = self.offers.next(!self.buffers.is_empty()) {
             let claimed = offer.claim(packet_items);
             if claimed.is_none() && seeded(Fault::StaleOfferKept) {
                 break;
@@ -223,7 +214,8 @@ impl<M, B, P> State<M, B, P> {
                 break;
             };
             let is_last = offer.is_stale() && !seeded(Fault::ExhaustedOfferNotAnnounced);
-            self.claimed.push_back(Claim { offer, packets: vec![(range, buffer)], is_last });
+            let packets = vec![(range, buffer)];
+            self.claimed.push_back(Claim { offer, packets, joins, is_last });
         }
     }
 
@@ -235,7 +227,7 @@ impl<M, B, P> State<M, B, P> {
         };
         self.is_assigning = next.is_some();
         let mut next = next?;
-        if next.offer.joins {
+        if next.joins {
             let most = joining.together(self.under_way.of(next.offer.address()));
             while next.packets.len() < most {
                 let Some(other) =
@@ -257,7 +249,7 @@ impl<M, B, P> State<M, B, P> {
         let [only] = self.claimed.as_slices().0 else { return false };
         self.claimed.len() == 1
             && joining.waits(self.under_way.of(only.offer.address()))
-            && only.offer.joins
+            && only.joins
             && !only.offer.is_stale()
     }
 }
@@ -295,7 +287,7 @@ impl<M, B, P> Destination<M, B, P> {
         });
     }
 
-    /// Queues an offer and matches. `assign` submits the copies of a claim's packets, or has another
+    /// Queues an offer and matches. Several of its packets may be copied together if it `joins`. `assign` submits the copies of a claim's packets, or has another
     /// use for their buffers, and must not panic. It is called without this destination's lock, by one
     /// caller at a time, in the order of the claims; other callers leave their claims to that one.
     ///
@@ -305,9 +297,10 @@ impl<M, B, P> Destination<M, B, P> {
     pub(crate) fn offer<E, Packets: IntoIterator<Item = P>>(
         &self,
         offer: Arc<Offer<M>>,
+        joins: bool,
         assign: impl FnMut(Claim<M, B>) -> Result<Packets, E>,
     ) -> Result<(), E> {
-        let queued = Queued { offer, brought: None };
+        let queued = Queued { offer, brought: None, joins };
         self.assign_after(|state| state.offers.push(queued), assign)
     }
 
@@ -322,7 +315,7 @@ impl<M, B, P> Destination<M, B, P> {
         buffer: B,
         assign: impl FnMut(Claim<M, B>) -> Result<Packets, E>,
     ) -> Result<(), E> {
-        let queued = Queued { offer, brought: Some(buffer) };
+        let queued = Queued { offer, brought: Some(buffer), joins: false };
         self.assign_after(|state| state.offers.push(queued), assign)
     }
 

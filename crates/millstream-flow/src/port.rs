@@ -157,7 +157,19 @@ impl<T: Item> Port<T> {
 
     /// Queues an offer here. Failures end the graph.
     pub(crate) fn offer(&self, offer: Arc<Offer<Offered<T>>>) {
-        self.give_up_if_over(self.destination.offer(offer, |claim| self.assign(claim)));
+        let joins = self.joins(&offer.message);
+        self.give_up_if_over(self.destination.offer(offer, joins, |claim| self.assign(claim)));
+    }
+
+    /// Whether packets had better be copied together: where one engine copies them, from one buffer to
+    /// another.
+    fn joins(&self, offered: &Offered<T>) -> bool {
+        let Offered::Message(message, _) = offered else { return false };
+        let (source, bytes) = (&message.source, self.packet_bytes());
+        let copying = if source.is_host_endpoint() { &self.device } else { source };
+        copying.copies_together()
+            && !message.is_host_data()
+            && self.link(source, |link| link.ways.is_direct_copy(bytes))
     }
 
     /// Queues a message that was written into a reserved packet buffer. Failures end the graph.
@@ -203,7 +215,7 @@ impl<T: Item> Port<T> {
     /// a callback may want is held: the driver may take its time, and may first have to report
     /// failures from within the call.
     fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Vec<Packet<T>>> {
-        let Claim { offer, packets, is_last } = claim;
+        let Claim { offer, packets, joins, is_last } = claim;
         let (message, ports) = match &offer.message {
             Offered::Message(message, ports) => (message, ports),
             Offered::Reservation(reservation) => {
@@ -220,7 +232,7 @@ impl<T: Item> Port<T> {
             self.count(&message.source, &packets, TransferWay::Push, false);
             return Ok(self.submitted(message, packets, &written, None, None));
         }
-        let this = ports.iter().find(|port| self.is(port)).filter(|_| offer.joins());
+        let this = ports.iter().find(|port| self.is(port)).filter(|_| joins);
         let counts = this.map(|port| (port, &offer));
         let (mut assigned, mut rest) = (Vec::with_capacity(packets.len()), VecDeque::from(packets));
         while let Some(first) = rest.pop_front() {

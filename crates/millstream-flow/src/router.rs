@@ -108,9 +108,7 @@ impl<T: Item> RouterShared<T> {
         let source = message.source.id().number();
         for (range, ports) in parts {
             let offered = Offered::Message(Arc::clone(&message), Arc::clone(&ports));
-            // Each packet of the program's memory goes through a buffer of its own.
-            let offer = Offer::new(offered, source, range).joining(!message.is_host_data());
-            let offer = Arc::new(offer);
+            let offer = Arc::new(Offer::new(offered, source, range));
             for port in ports.iter() {
                 port.offer(Arc::clone(&offer));
             }

@@ -96,6 +96,12 @@ impl Ways {
         ways.copied().any(|way| self.through_host(way))
     }
 
+    /// Whether an engine copies packets of so many bytes, parts of a message, without a detour.
+    pub(crate) fn is_direct_copy(&self, packet_bytes: usize) -> bool {
+        let [_, way] = self.by_size[packet_bytes.max(1).ilog2() as usize];
+        way == TransferWay::Copy && !self.goes_through_host
+    }
+
     /// The way for a packet of `bytes` of a message of `message_bytes`. `is_copying` tells whether
     /// the sender's engines still have other copies to finish.
     pub(crate) fn of(

@@ -317,8 +317,9 @@ struct Sweep {
         return sum;
     }
 
-    // Nobody asks what a dangling vertex gives: its rank is kept in that place. Sums are in f64: with
-    // f32 in their place, ranks of a star of 130 vertices never came to rest.
+    // Nobody asks what a dangling vertex gives: its rank is kept in that place. What a few arcs
+    // bring is added up in the type of the ranks, and then in f64: without that, ranks of a star of 130 vertices
+    // never came to rest.
     template <class Give>
     __device__ __forceinline__ void settle(u32 item, u32 row, Before known, double sum,
                                            const Give& give, SweepSums<Real>& sums) const {

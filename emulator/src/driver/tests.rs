@@ -228,7 +228,7 @@ fn several_copies_in_one_call() {
     assert_eq!(cu!(cuMemsetD8Async(from, 1, 32, stream)), OK);
     assert_eq!(cu!(cuMemsetD8Async(from + 32, 2, 32, stream)), OK);
     assert_eq!(cu!(cuMemsetD8Async(to, 0, 64, stream)), OK);
-    // SAFETY: numbers, for which zero is a value.
+    // SAFETY: numbers and enums, of which each has a variant of zero.
     let mut attributes: CUmemcpyAttributes = unsafe { std::mem::zeroed() };
     attributes.srcAccessOrder = CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
     let mut copy = |mut sinks: [u64; 2], mut sizes: [usize; 2], count| {

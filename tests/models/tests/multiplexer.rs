@@ -89,7 +89,7 @@ fn two_destinations() -> [Arc<TestDestination>; 2] {
 fn send(destinations: &[Arc<TestDestination>; 2], items: usize) {
     let offer = Arc::new(Offer::new("message", 0, 0..items));
     for (place, destination) in destinations.iter().enumerate() {
-        destination.offer(Arc::clone(&offer), assign(destinations, place)).unwrap();
+        destination.offer(Arc::clone(&offer), false, assign(destinations, place)).unwrap();
     }
     destinations.iter().for_each(|destination| destination.sender_closed());
 }
@@ -141,9 +141,9 @@ fn claims() {
         thread::spawn(move || destinations[0].post(0, count).unwrap())
     };
     let offer = Arc::new(Offer::new("message", 0, 0..1));
-    destinations[0].offer(Arc::clone(&offer), count()).unwrap();
+    destinations[0].offer(Arc::clone(&offer), false, count()).unwrap();
     destinations[1].post(0, count()).unwrap();
-    destinations[1].offer(offer, count()).unwrap();
+    destinations[1].offer(offer, false, count()).unwrap();
     other.join().unwrap();
     assert_eq!(assigned.load(Ordering::Relaxed), 1);
 }
@@ -156,7 +156,7 @@ fn posted_by_others() {
         let destination = Arc::clone(&destination);
         thread::spawn(move || destination.post(0, submit).unwrap())
     };
-    destination.offer(Arc::new(Offer::new("message", 0, 0..2)), submit).unwrap();
+    destination.offer(Arc::new(Offer::new("message", 0, 0..2)), false, submit).unwrap();
     let others = [post(), post()];
     destination.sender_closed();
     let mut received = Vec::new();
@@ -188,7 +188,7 @@ fn assigned_by_who_posts() {
         }
         submit(claim)
     };
-    destination.offer(Arc::new(Offer::new("message", 0, 0..2)), submit).unwrap();
+    destination.offer(Arc::new(Offer::new("message", 0, 0..2)), false, submit).unwrap();
     destination.post(0, again).unwrap();
     for expected in [Some(0..1), Some(1..2), None] {
         assert_eq!(block_on(poll_fn(|context| destination.poll_next(context.waker()))), expected);
@@ -243,7 +243,7 @@ fn turns() {
         Ok::<_, Infallible>(Some((claim.offer.message, claim.packets[0].0.start)))
     };
     for (message, source, items) in [("long", 0, 3), ("after it", 0, 1), ("other", 1, 2)] {
-        destination.offer(Arc::new(Offer::new(message, source, 0..items)), assign).unwrap();
+        destination.offer(Arc::new(Offer::new(message, source, 0..items)), false, assign).unwrap();
     }
     destination.seal(0);
     let receiver = Arc::clone(&destination);
@@ -285,7 +285,7 @@ fn in_place() {
         }
     };
     let offer = |message, source, items| Arc::new(Offer::new(message, source, 0..items));
-    destination.offer(offer("reservation", usize::MAX, 1), &assign).unwrap();
+    destination.offer(offer("reservation", usize::MAX, 1), false, &assign).unwrap();
     destination.post(7, &assign).unwrap();
     assert_eq!(reserved.load(Ordering::Relaxed), 7);
     destination.seal(2);
@@ -296,7 +296,7 @@ fn in_place() {
             destination.sender_closed();
         })
     };
-    destination.offer(offer("copied", 1, 2), &assign).unwrap();
+    destination.offer(offer("copied", 1, 2), false, &assign).unwrap();
     destination.sender_closed();
     let mut received = Vec::new();
     while let Some(packet) = block_on(poll_fn(|context| destination.poll_next(context.waker()))) {
@@ -334,7 +334,7 @@ fn given_up() {
         }
     };
     let offer = Arc::new(Offer::new("reservation", usize::MAX, 0..1));
-    destination.offer(Arc::clone(&offer), &assign).unwrap();
+    destination.offer(Arc::clone(&offer), false, &assign).unwrap();
     let poster = {
         let destination = Arc::clone(&destination);
         thread::spawn(move || destination.post(7, assign).unwrap())
@@ -359,7 +359,7 @@ fn behind_a_reservation() {
     let destination: Arc<TestDestination> = Arc::new(destination_of(2));
     destination.seal(1);
     let waiting = Arc::new(Offer::new("reservation", usize::MAX, 0..1));
-    destination.offer(Arc::clone(&waiting), submit).unwrap();
+    destination.offer(Arc::clone(&waiting), false, submit).unwrap();
     let sender = {
         let destination = Arc::clone(&destination);
         thread::spawn(move || {
@@ -387,8 +387,8 @@ fn joined(posts_late: bool) {
     let destination: Arc<TestDestination> = Arc::new(destination_of(4));
     destination.seal(0);
     (0..4).for_each(|buffer| destination.post(buffer, submit).unwrap());
-    let offer = Arc::new(Offer::new("message", 0, 0..5).joining(true));
-    destination.offer(Arc::clone(&offer), submit).unwrap();
+    let offer = Arc::new(Offer::new("message", 0, 0..5));
+    destination.offer(Arc::clone(&offer), true, submit).unwrap();
     let arriving = Arc::clone(&destination);
     let arrivals = thread::spawn(move || {
         [1, 2].map(|packets| arriving.arrived(&offer, packets, submit).unwrap())
@@ -430,10 +430,10 @@ fn claims_of_several() {
         claims.borrow_mut().push(claim.packets.len());
         submit(claim)
     };
-    let offer = |source| Arc::new(Offer::new("message", source, 0..20).joining(true));
+    let offer = |source| Arc::new(Offer::new("message", source, 0..20));
     let (first, second) = (offer(0), offer(1));
     (0..8).for_each(|buffer| destination.post(buffer, assign).unwrap());
-    destination.offer(Arc::clone(&first), assign).unwrap();
+    destination.offer(Arc::clone(&first), true, assign).unwrap();
     // One more than are under way, and four at most; the last one waits for another.
     assert_eq!(claims.take(), [1, 2, 4]);
     destination.post(0, assign).unwrap();
@@ -451,7 +451,7 @@ fn claims_of_several() {
     destination.offer_in_place(other, 0, assign).unwrap();
     assert_eq!(claims.take(), [1, 1]);
     // Nor does a packet wait for those of another source, which may come only after it.
-    destination.offer(Arc::clone(&second), assign).unwrap();
+    destination.offer(Arc::clone(&second), true, assign).unwrap();
     for _ in 0..2 {
         destination.post(0, assign).unwrap();
         destination.post(0, assign).unwrap();
@@ -476,8 +476,8 @@ fn claims_of_small_packets() {
         assert_eq!(claim.packets.len(), 1);
         submit(claim)
     };
-    let offer = Arc::new(Offer::new("message", 0, 0..20).joining(true));
-    destination.offer(Arc::clone(&offer), assign).unwrap();
+    let offer = Arc::new(Offer::new("message", 0, 0..20));
+    destination.offer(Arc::clone(&offer), true, assign).unwrap();
     for _ in 0..12 {
         destination.arrived(&offer, 1, assign).unwrap();
         destination.post(0, assign).unwrap();

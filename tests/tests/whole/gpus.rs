@@ -32,6 +32,7 @@ mod full_empty;
 mod fused;
 mod fused_flags;
 mod given_up;
+mod joined;
 mod large;
 mod latency;
 mod levels;

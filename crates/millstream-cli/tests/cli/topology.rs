@@ -124,7 +124,7 @@ fn what_cannot_be_kept_is_shown_all_the_same() {
     let (measured, said) = answer_with_cache("/dev/null", &["--calibrate"], 1);
     assert_eq!(measured["transfers"].as_array().unwrap().len(), 16);
     assert!(said.contains("cache /dev/null: "), "{said}");
-    assert!(said.contains("MILLSTREAM_CACHE names another folder"), "{said}");
+    assert!(said.contains("set MILLSTREAM_CACHE to another folder"), "{said}");
     assert!(!said.contains("--calibrate"), "{said}");
     let (_, remarks) = with_cache("/dev/null", &[]);
     assert!(remarks.contains("Not a directory"), "{remarks}");

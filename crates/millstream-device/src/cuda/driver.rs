@@ -120,7 +120,7 @@ pub(super) fn version_if_any() -> Option<i32> {
 }
 
 /// Whether this driver, which was started, takes several copies at once.
-pub(super) fn copies_batches() -> bool {
+pub(crate) fn copies_batches() -> bool {
     static COPIES: LazyLock<bool> = LazyLock::new(|| version() >= OLDEST_TO_COPY_BATCHES);
     *COPIES
 }

@@ -72,13 +72,13 @@ impl LaneStream<'_> {
         if sizes.is_empty() {
             return Ok(());
         }
-        // Sources are read when it is the stream's turn. The driver finds out whose memory they are.
+        // Sources are read when it is the stream's turn.
         let order = sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-        // SAFETY: numbers, for which zero stands for the default.
+        // SAFETY: numbers and enums, of which each has a variant of zero: the driver finds out what it is.
         let mut attributes: sys::CUmemcpyAttributes = unsafe { std::mem::zeroed() };
         attributes.srcAccessOrder = order;
-        // SAFETY: as in `copy`, for each of them; the lists are as long as is said, and the attributes
-        // are those of all copies from the first on.
+        // SAFETY: as in `copy`, for each of them, and none writes what another one uses, which the ledger
+        // refuses; the lists are as long as is said, and the attributes are those of all copies.
         let answer = unsafe {
             sys::cuMemcpyBatchAsync_v2(
                 sinks.as_mut_ptr(),

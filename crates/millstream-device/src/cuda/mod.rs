@@ -51,7 +51,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) use by_context::{ByContext, ContextId};
 pub(crate) use compile::compile_with_log;
 pub(crate) use context::{GpuContext, NativeEvent};
-pub(crate) use driver::{count, fault};
+pub(crate) use driver::{copies_batches, count, fault};
 pub(crate) use lane_stream::LaneStream;
 pub(crate) use module::Function;
 pub(crate) use operation::Submitted;

@@ -17,7 +17,6 @@ mod full_empty_kernels;
 mod full_empty_refusals;
 mod full_empty_streams;
 mod in_place;
-mod joined;
 mod link_cases;
 mod links;
 mod random;
