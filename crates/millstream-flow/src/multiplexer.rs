@@ -93,8 +93,8 @@ impl<M, B> SendQueue<M, B> {
         }
     }
 
-    /// The offer whose turn it is, with the buffer that it has brought, and whether it joins. If no buffer is free, only
-    /// offers that have brought one are considered.
+    /// The offer whose turn it is, with the buffer that it has brought, and whether it joins. If no
+    /// buffer is free, only offers that have brought one are considered.
     fn next(&mut self, is_buffer_free: bool) -> Option<(Arc<Offer<M>>, Option<B>, bool)> {
         self.remove_stale();
         let may_go = |queue: &VecDeque<Queued<M, B>>| {
@@ -287,9 +287,10 @@ impl<M, B, P> Destination<M, B, P> {
         });
     }
 
-    /// Queues an offer and matches. Several of its packets may be copied together if it `joins`. `assign` submits the copies of a claim's packets, or has another
-    /// use for their buffers, and must not panic. It is called without this destination's lock, by one
-    /// caller at a time, in the order of the claims; other callers leave their claims to that one.
+    /// Queues an offer and matches. If it `joins`, several of its packets may be copied together.
+    /// `assign` submits the copies of a claim's packets, or has another use for their buffers, and must
+    /// not panic. It is called without this destination's lock, by one caller at a time, in the order
+    /// of the claims; other callers leave their claims to that one.
     ///
     /// # Errors
     /// The first error of `assign`; its packets and buffers are lost, and nothing more is assigned at

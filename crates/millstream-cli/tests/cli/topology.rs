@@ -93,6 +93,8 @@ fn what_is_measured_is_kept() {
     let (without, remarks) = with_cache(&cache, &[]);
     assert_eq!(without["transfers"], json!([]));
     assert!(remarks.contains("no transfer table"), "{remarks}");
+    let (_, remarks) = with_cache(&cache, &["--calibrate"]);
+    assert!(!remarks.contains("transfer table"), "{remarks}");
 }
 
 /// What was measured goes with the shape, to other devices too.
