@@ -17,6 +17,7 @@ mod step_lights;
 mod step_pilot;
 mod step_search;
 mod step_twin;
+mod step_width;
 
 pub use algorithm::Algorithm;
 pub use error::{Error, Result};

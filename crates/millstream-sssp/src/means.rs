@@ -1,4 +1,4 @@
-//! The automatic step of a graph \[G §4.4\].
+//! The automatic step of a priority threshold \[G §4.4\], and of near and far piles.
 
 use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Weights};
@@ -13,8 +13,6 @@ const NEAR_FACTOR: f64 = 128.0;
 const GPU_NEAR_FACTOR: f64 = 256.0;
 /// The same for GPUs and graphs that spread like space, in which much is near at a time.
 const GPU_SPACE_FACTOR: f64 = 7.0;
-/// For searches in steps; measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
-const STEP_FACTOR: f64 = 1.1;
 
 /// Weights that a thread sums up at a time.
 const PIECE: usize = 1 << 16;
@@ -28,8 +26,8 @@ pub(crate) struct Means {
     degree: f64,
     /// The bits of the smallest weight.
     lightest: u32,
-    /// How much of the mean weight every arc has.
-    alike: f64,
+    /// The smallest weight.
+    least: f64,
 }
 
 impl Means {
@@ -58,13 +56,22 @@ impl Means {
         };
         let arcs = graph.arcs() as f64;
         let degree = arcs / f64::from(graph.vertices());
-        let alike = if sum > 0.0 { least * arcs / sum } else { 1.0 };
-        (arcs > 0.0).then_some(Means { weight: sum / arcs, degree, lightest, alike })
+        (arcs > 0.0).then_some(Means { weight: sum / arcs, degree, lightest, least })
     }
 
     /// The bits of the smallest weight.
     pub(crate) fn lightest(self) -> u32 {
         self.lightest
+    }
+
+    /// The smallest weight.
+    pub(crate) fn least(self) -> f64 {
+        self.least
+    }
+
+    /// The mean weight.
+    pub(crate) fn weight(self) -> f64 {
+        self.weight
     }
 
     /// The step of the priority threshold; `None` if all weights are 0.
@@ -85,17 +92,13 @@ impl Means {
     pub(crate) fn near_in_space(self) -> Option<f64> {
         let narrow = GPU_SPACE_FACTOR * self.weight / self.degree;
         let wide = self.near(true)?;
-        distance(self.alike * wide + (1.0 - self.alike) * narrow.min(wide))
-    }
-
-    /// The width of a search's steps; `None` if all weights are 0.
-    pub(crate) fn step(self) -> Option<f64> {
-        distance(STEP_FACTOR * self.weight / self.degree.sqrt())
+        let alike = self.least / self.weight;
+        distance(alike * wide + (1.0 - alike) * narrow.min(wide))
     }
 }
 
 /// The step, if distances can be divided by it.
-fn distance(step: f64) -> Option<f64> {
+pub(crate) fn distance(step: f64) -> Option<f64> {
     (step > 0.0 && (1.0 / step as f32).is_normal()).then_some(step)
 }
 
@@ -113,8 +116,6 @@ mod tests {
         assert_eq!(star(2, 10), Some(3200.0));
         assert!(star(2, 20) > star(2, 10) && star(9, 10) < star(2, 10));
         assert_eq!((star(5, 0), star(1, 1)), (None, None));
-        let means = Means { weight: 10.0, degree: 4.0, lightest: 0, alike: 0.0 };
-        assert_eq!(means.step(), Some(5.0 * STEP_FACTOR));
     }
 
     #[test]

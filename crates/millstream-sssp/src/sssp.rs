@@ -23,6 +23,7 @@ use crate::result::SsspResult;
 use crate::rule::{DistanceRule, IntegerDistances, RealDistances};
 use crate::step_graph::{StepGraph, is_worth_it};
 use crate::step_search::{StepOptions, StepSearch};
+use crate::step_width::step_width;
 use crate::{Error, Result};
 
 /// A weighted graph spread over the devices of a context, for any number of runs.
@@ -150,8 +151,8 @@ impl Sssp {
         }
         let depth = match step_graph(context, graph, partition.as_ref(), means, algorithm).await? {
             Ok(steps) => {
-                let (graph, automatic_delta) =
-                    (Uploaded::Stepping(steps), means.and_then(Means::step));
+                let step = |means| step_width(graph, means, context.any_gpu());
+                let (automatic_delta, graph) = (means.and_then(step), Uploaded::Stepping(steps));
                 return Ok(Sssp { graph, weights, regions: None, automatic_delta, options });
             }
             Err(depth) => depth,

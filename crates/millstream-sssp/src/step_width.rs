@@ -1,0 +1,135 @@
+//! The automatic width of a search's steps.
+//!
+//! A step is to hold few arcs that stay in it, and paths of few of them: those are relaxed in no order, the others
+//! once. How many are few depends on the arcs that leave a vertex to which a path has come, which are the more, the
+//! more arcs enter it. Measured: see `docs/decisions/0015-shortest-paths-in-steps.md`.
+
+use millstream_graph::pieces::InPieces;
+use millstream_graph::{CsrGraph, Weights};
+use rayon::prelude::*;
+
+use crate::means::{Means, distance};
+
+/// The share of arcs that weigh less than a step of host devices, times the degree of [`degree_on_paths`] to the
+/// power of 2/3.
+const FACTOR: f64 = 1.5;
+/// For GPUs, on which a step costs more and repeated work less.
+const GPU_FACTOR: f64 = 2.1;
+/// Where weights are multiples of a unit, paths of so many of the lightest arcs are in the same step as well.
+const HOPS: f64 = 3.0;
+/// Unless half of the weights are less than so many of the lightest.
+const SPREAD: f64 = 4.0;
+
+/// Weights that are looked at, at most.
+const SAMPLE: usize = 1 << 16;
+
+/// How wide the steps of a search are; `None` if all weights are 0. The share of light arcs is what counts, not
+/// the mean weight: a few heavy arcs change nothing.
+pub(crate) fn step_width(graph: &CsrGraph, means: Means, on_gpus: bool) -> Option<f64> {
+    let factor = if on_gpus { GPU_FACTOR } else { FACTOR };
+    let share = (factor * degree_on_paths(graph).powf(-2.0 / 3.0)).min(1.0);
+    let mut weights = sample(graph.weights()?);
+    let light = quantile(&mut weights, share);
+    let middle = quantile(&mut weights, 0.5);
+    if light == 0.0 {
+        return distance(share * means.weight());
+    }
+    let lightest = means.least();
+    let spread = 1.0 - SPREAD * lightest / middle;
+    distance(light + HOPS * lightest * spread.max(0.0))
+}
+
+/// The mean degree of the vertices that arcs lead to, if as many enter as leave.
+fn degree_on_paths(graph: &CsrGraph) -> f64 {
+    let degrees = graph.offsets().par_windows(2).in_pieces().map(|ends| ends[1] - ends[0]);
+    let squares: u128 = degrees.map(|degree| u128::from(degree).pow(2)).sum();
+    squares as f64 / graph.arcs() as f64
+}
+
+/// Weights of arcs from all over the graph; all of a small one.
+fn sample(weights: &Weights) -> Vec<f64> {
+    match weights {
+        Weights::Integer(weights) => some(weights).map(f64::from).collect(),
+        Weights::Real(weights) => some(weights).map(f64::from).collect(),
+    }
+}
+
+fn some<T: Copy>(weights: &[T]) -> impl Iterator<Item = T> {
+    /// 2^64 divided by the golden ratio, of which multiples are spread evenly, in step with nothing.
+    const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+    let all = weights.len();
+    let place = move |at: usize| match all <= SAMPLE {
+        true => at,
+        false => ((u128::from(STRIDE.wrapping_mul(at as u64)) * all as u128) >> 64) as usize,
+    };
+    (0..all.min(SAMPLE)).map(move |at| weights[place(at)])
+}
+
+/// The weight than which this share of them is not heavier.
+fn quantile(weights: &mut [f64], share: f64) -> f64 {
+    let place = (share * weights.len() as f64) as usize;
+    let place = place.min(weights.len() - 1);
+    *weights.select_nth_unstable_by(place, f64::total_cmp).1
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_graph::generate::{self, GenerateOptions};
+
+    use super::*;
+
+    /// Of degree 16, with weights from 1 to 1000.
+    fn random() -> CsrGraph {
+        let options = GenerateOptions { seed: 1, max_weight: Some(1000) };
+        generate::random(10_000, 80_000, &options).unwrap()
+    }
+
+    /// The width on GPUs, with other weights.
+    fn width(graph: &CsrGraph, weight: impl Fn(u32) -> u32) -> Option<f64> {
+        let weights = graph.weights().and_then(Weights::as_integers).unwrap();
+        let weights = Weights::Integer(weights.iter().map(|&it| weight(it)).collect());
+        let graph = graph.clone().with_weights(Some(weights)).unwrap();
+        step_width(&graph, Means::of(&graph).unwrap(), true)
+    }
+
+    #[test]
+    fn so_many_arcs_are_light_whatever_weights_mean() {
+        let graph = random();
+        let usual = width(&graph, |it| it).unwrap();
+        let expected = 1000.0 * GPU_FACTOR * 17f64.powf(-2.0 / 3.0);
+        assert!((usual / expected - 1.0).abs() < 0.03, "{usual}, not {expected}");
+        assert_eq!(width(&graph, |it| 1000 * it), Some(1000.0 * usual));
+        assert_eq!(width(&graph, |it| if it > 990 { 1_000_000 } else { it }), Some(usual));
+        let means = Means::of(&graph).unwrap();
+        let on_hosts = step_width(&graph, means, false).unwrap();
+        assert!((on_hosts / usual - FACTOR / GPU_FACTOR).abs() < 0.02);
+    }
+
+    #[test]
+    fn hubs_make_steps_narrow() {
+        let options = GenerateOptions { seed: 1, max_weight: Some(1000) };
+        let hubs = generate::kron(13, 8, &options).unwrap();
+        let (alike, hubs) = (width(&random(), |it| it), width(&hubs, |it| it));
+        assert!(hubs.unwrap() < 0.3 * alike.unwrap(), "{hubs:?}, {alike:?}");
+    }
+
+    #[test]
+    fn a_unit_of_weights_widens_steps_unless_weights_are_few_units() {
+        let graph = random();
+        assert_eq!(width(&graph, |_| 7), Some(7.0));
+        let few = |it: u32| 1 + it % 4;
+        assert_eq!(width(&graph, few), Some(2.0));
+        let many = |it: u32| 10 * (1 + it % 100);
+        let narrow = width(&graph, |it| many(it) - 9).unwrap();
+        let wide = width(&graph, many).unwrap();
+        assert!(wide > narrow + 20.0 && wide < narrow + 40.0, "{narrow}, {wide}");
+    }
+
+    #[test]
+    fn zeros_are_no_width() {
+        let graph = random();
+        assert_eq!(width(&graph, |_| 0), None);
+        let width = width(&graph, |it| it.saturating_sub(700)).unwrap();
+        assert!(width > 1.0 && width < 45.0, "{width}");
+    }
+}
