@@ -2,7 +2,9 @@
 
 use millstream_device::{Device, TransferTable, TransferWay};
 
-use crate::{Error, Result};
+use crate::joining::Joining;
+use crate::ways::Ways;
+use crate::{Context, Error, Result};
 
 /// One buffer fills while the other is used.
 const DOUBLE: usize = 2;
@@ -15,9 +17,10 @@ const MOST_SET: usize = 1 << 16;
 ///
 /// Unless it is set, the number is such that a copy can begin as soon as the one before it ends:
 /// `1 + ceil(credit latency / time of a copy)` by the measured transfer table, but at most 16; two
-/// if nothing was measured.
+/// if nothing was measured. Between GPUs it is at least four if buffers have 8 MiB or more and the driver is for CUDA
+/// 13.0 or later.
 ///
-/// With four or more, and 16 MiB in all at least, GPUs copy several packets of a message at once (half as many
+/// With four or more, and more than 16 MiB in all, such GPUs copy several packets of a message at once (half as many
 /// as there are buffers, and four at most): an engine pauses between copies, but not between those that it gets together.
 ///
 /// ```
@@ -77,8 +80,25 @@ impl Buffers {
     }
 }
 
-/// How many buffers of `bytes` bytes keep the links from all of `sources` busy.
+/// How many buffers of `bytes` bytes the links from `sources` had better have.
 pub(crate) fn default_count<'a>(
+    context: &Context,
+    sources: impl IntoIterator<Item = &'a Device> + Clone,
+    destination: &Device,
+    bytes: usize,
+) -> usize {
+    let (transfer, table) = (context.transfer(), context.topology().transfer_table());
+    let join = |source: &Device| {
+        let are_gpus = source.is_gpu() && destination.is_gpu();
+        are_gpus && Ways::new(transfer, table, source, destination).join(bytes)
+    };
+    let are_joined = sources.clone().into_iter().any(join);
+    let joining = Joining::least_buffers(bytes).filter(|_| are_joined);
+    busy_count(table, sources, destination, bytes).max(joining.unwrap_or(0))
+}
+
+/// How many buffers of `bytes` bytes keep the links from all of `sources` busy.
+fn busy_count<'a>(
     table: Option<&TransferTable>,
     sources: impl IntoIterator<Item = &'a Device>,
     destination: &Device,
@@ -111,7 +131,7 @@ mod tests {
         // A packet of 4 KiB takes 1 us, and its credit 10 us.
         let sizes = [(4 << 10, 1.0), (64 << 10, 4.0), (1 << 20, 10.0), (4 << 20, 40.0)];
         let table = TransferTable::new(sizes.map(|(bytes, time)| transfer(bytes, time)));
-        let count = |table, bytes| default_count(table, set.devices(), set.host(), bytes);
+        let count = |table, bytes| busy_count(table, set.devices(), set.host(), bytes);
         for (bytes, expected) in [(1, 11), (4 << 10, 11), (64 << 10, 4), (1 << 20, 2), (9 << 20, 2)]
         {
             assert_eq!(count(Some(&table), bytes), expected, "{bytes} bytes");

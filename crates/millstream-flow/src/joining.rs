@@ -18,9 +18,22 @@ impl Joining {
 
     /// For so many buffers of so many bytes.
     pub(crate) fn of(buffers: usize, packet_bytes: usize) -> Joining {
+        let busy = Joining::BUSY_BYTES.div_ceil(packet_bytes.max(1));
+        let is_enough = buffers >= busy.saturating_add(2);
         // The other half is for what is under way meanwhile.
-        let most = (buffers / 2).min(Joining::MOST);
-        Joining { most, busy: Joining::BUSY_BYTES.div_ceil(packet_bytes.max(1)) }
+        let most = if is_enough { (buffers / 2).min(Joining::MOST) } else { 1 };
+        Joining { most, busy }
+    }
+
+    /// How few buffers of so many bytes are enough for packets to join; `None` if they had better be larger.
+    pub(crate) fn least_buffers(packet_bytes: usize) -> Option<usize> {
+        const FOR_PAIRS: usize = 4;
+        Joining::of(FOR_PAIRS, packet_bytes).joins().then_some(FOR_PAIRS)
+    }
+
+    /// Whether packets join at all.
+    pub(crate) fn joins(self) -> bool {
+        self.most > 1
     }
 
     /// How many packets may go together. The first one goes alone, so that the receiver can begin.
@@ -30,7 +43,7 @@ impl Joining {
 
     /// Whether a packet waits for another one.
     pub(crate) fn waits(self, under_way: usize) -> bool {
-        under_way >= self.busy.max(2) && self.most > 1
+        under_way >= self.busy.max(2) && self.joins()
     }
 }
 

@@ -9,6 +9,7 @@ use millstream_device::{
     BufferReader, Device, DeviceBuffer, Event, HostData, Part, PartMut, Stream, TransferWay,
 };
 use parking_lot::{Mutex, RwLock};
+use smallvec::{SmallVec, smallvec};
 
 use crate::failure::{Failure, PendingCalls};
 use crate::policy::MessageInfo;
@@ -33,13 +34,11 @@ pub(crate) enum Payload<T: Item> {
     InPlace,
 }
 
+/// Items of a message, and what they are copied into.
+type Parts<'a, T> = SmallVec<[(Range<usize>, PartMut<'a, T>); 1]>;
+
 impl<T: Item> Payload<T> {
-    fn copy(
-        &self,
-        way: TransferWay,
-        parts: Vec<(Range<usize>, PartMut<'_, T>)>,
-        lane: &Stream,
-    ) -> Result<Event> {
+    fn copy(&self, way: TransferWay, parts: Parts<'_, T>, lane: &Stream) -> Result<Event> {
         if let Payload::Host(data) = self {
             for (range, into) in parts {
                 lane.upload(data.slice(range)?, into)?;
@@ -47,7 +46,7 @@ impl<T: Item> Payload<T> {
             return Ok(lane.record()?);
         }
         let part = |(range, into)| Ok((self.part(range)?, into));
-        let mut copies = parts.into_iter().map(part).collect::<Result<Vec<_>>>()?;
+        let mut copies = parts.into_iter().map(part).collect::<Result<SmallVec<[_; 1]>>>()?;
         match copies.pop() {
             Some((items, into)) if copies.is_empty() => ways::copy(way, items, into, lane),
             last => {
@@ -241,7 +240,7 @@ impl<T: Item> Message<T> {
         wait_all(lane, self.ready.iter())?;
         let event = match (staging, packets) {
             (None, packets) => {
-                let mut parts = Vec::with_capacity(packets.len());
+                let mut parts = Parts::with_capacity(packets.len());
                 for (range, PacketBuffer { buffer, free_after }) in packets {
                     wait_all(lane, free_after.iter())?;
                     parts.push((range.clone(), buffer.part_mut(0..range.len())?));
@@ -251,7 +250,7 @@ impl<T: Item> Message<T> {
             (Some(staging), [(range, PacketBuffer { buffer: into, free_after })]) => {
                 let (staged, (buffer, second)) = (0..range.len(), staging.second_way(is_small));
                 let part = (range.clone(), buffer.part_mut(staged.clone())?);
-                let first = payload.copy(way, vec![part], lane)?;
+                let first = payload.copy(way, smallvec![part], lane)?;
                 wait_all(second, [&first].into_iter().chain(free_after.iter()))?;
                 ways::copy(way, buffer.part(staged.clone())?, into.part_mut(staged)?, second)?
             }

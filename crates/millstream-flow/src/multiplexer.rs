@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::joining::{Joining, UnderWay};
 use crate::sync::{Arc, AtomicUsize, Fault, Mutex, Ordering, seeded};
 
@@ -143,7 +145,7 @@ impl<M, B> SendQueue<M, B> {
 #[derive(Debug)]
 pub(crate) struct Claim<M, B> {
     pub(crate) offer: Arc<Offer<M>>,
-    pub(crate) packets: Vec<(Range<usize>, B)>,
+    pub(crate) packets: SmallVec<[(Range<usize>, B); 1]>,
     /// Whether its packets are to be reported when they have [arrived](Destination::arrived).
     pub(crate) joins: bool,
     /// Whether nothing is left of the offer: its other destinations must be told with
@@ -214,7 +216,7 @@ impl<M, B, P> State<M, B, P> {
                 break;
             };
             let is_last = offer.is_stale() && !seeded(Fault::ExhaustedOfferNotAnnounced);
-            let packets = vec![(range, buffer)];
+            let packets = smallvec![(range, buffer)];
             self.claimed.push_back(Claim { offer, packets, joins, is_last });
         }
     }
@@ -272,6 +274,11 @@ impl<M, B, P> Destination<M, B, P> {
             }),
             packet_items,
         }
+    }
+
+    /// Whether there are buffers enough for packets to be copied together.
+    pub(crate) fn joins(&self) -> bool {
+        self.joining.joins()
     }
 
     /// Items in a packet to this destination, at most.

@@ -1,13 +1,14 @@
 //! One destination of a router on its device: packet buffers posted ahead, and
 //! the copies into them \[G §4.1, pipelined receivers\].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use millstream_device::{Device, DeviceBuffer, DeviceId, Event, Stream, StreamKind, TransferWay};
 use parking_lot::Mutex;
+use smallvec::{SmallVec, smallvec};
 
 use crate::context::Context;
 use crate::failure::{Failure, PendingCalls};
@@ -45,7 +46,7 @@ pub(crate) struct PacketBuffer<T: Item> {
 }
 
 /// What messages' packets hold, and the buffers that they go into.
-pub(crate) type Packets<T> = Vec<(Range<usize>, PacketBuffer<T>)>;
+pub(crate) type Packets<T> = SmallVec<[(Range<usize>, PacketBuffer<T>); 1]>;
 
 /// A packet assigned to a receiver; its copy is submitted.
 #[derive(Debug)]
@@ -55,6 +56,9 @@ pub(crate) struct Packet<T: Item> {
     pub(crate) message: Arc<Message<T>>,
     pub(crate) arrival: Event,
 }
+
+/// Packets that were claimed together.
+type Assigned<T> = SmallVec<[Packet<T>; 1]>;
 
 /// A receiver's side of a router.
 pub(crate) struct Port<T: Item> {
@@ -161,15 +165,12 @@ impl<T: Item> Port<T> {
         self.give_up_if_over(self.destination.offer(offer, joins, |claim| self.assign(claim)));
     }
 
-    /// Whether packets had better be copied together: where one engine copies them, from one buffer to
-    /// another.
+    /// Whether packets may be copied together, from one buffer to another.
     fn joins(&self, offered: &Offered<T>) -> bool {
         let Offered::Message(message, _) = offered else { return false };
-        let (source, bytes) = (&message.source, self.packet_bytes());
-        let copying = if source.is_host_endpoint() { &self.device } else { source };
-        copying.copies_together()
+        self.destination.joins()
             && !message.is_host_data()
-            && self.link(source, |link| link.ways.is_direct_copy(bytes))
+            && self.link(&message.source, |link| link.ways.join(self.packet_bytes()))
     }
 
     /// Queues a message that was written into a reserved packet buffer. Failures end the graph.
@@ -214,14 +215,14 @@ impl<T: Item> Port<T> {
     /// Submits the copies of packets, if they need any, or gives a buffer to a sender. No lock that
     /// a callback may want is held: the driver may take its time, and may first have to report
     /// failures from within the call.
-    fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Vec<Packet<T>>> {
+    fn assign(&self, claim: Claim<Offered<T>, PacketBuffer<T>>) -> Result<Assigned<T>> {
         let Claim { offer, packets, joins, is_last } = claim;
         let (message, ports) = match &offer.message {
             Offered::Message(message, ports) => (message, ports),
             Offered::Reservation(reservation) => {
                 let given = packets.into_iter().map(|(_, buffer)| reservation.give(buffer));
                 given.flatten().for_each(|buffer| self.post(buffer));
-                return Ok(Vec::new());
+                return Ok(Assigned::new());
             }
         };
         if is_last {
@@ -230,16 +231,16 @@ impl<T: Item> Port<T> {
         if let Some(written) = message.in_place() {
             self.reserved.end();
             self.count(&message.source, &packets, TransferWay::Push, false);
-            return Ok(self.submitted(message, packets, &written, None, None));
+            return Ok(self.submitted(message, packets, &written, None, None).collect());
         }
         let this = ports.iter().find(|port| self.is(port)).filter(|_| joins);
         let counts = this.map(|port| (port, &offer));
-        let (mut assigned, mut rest) = (Vec::with_capacity(packets.len()), VecDeque::from(packets));
-        while let Some(first) = rest.pop_front() {
+        let (mut assigned, mut rest) = (Assigned::new(), packets.into_iter());
+        while let Some(first) = rest.next() {
             let (way, mut staging) = self.route(message, first.0.len())?;
-            let mut packets = vec![first];
+            let mut packets: Packets<T> = smallvec![first];
             if way == TransferWay::Copy && staging.is_none() {
-                packets.extend(rest.drain(..));
+                packets.extend(rest.by_ref());
             }
             self.count(&message.source, &packets, way, staging.is_some());
             let arrival = message.copy(way, &mut packets, self, staging.as_mut())?;
@@ -249,14 +250,14 @@ impl<T: Item> Port<T> {
     }
 
     /// Packets that arrive together. `counts` has this port and their offer, if it counts them.
-    fn submitted(
+    fn submitted<'a>(
         &self,
-        message: &Arc<Message<T>>,
+        message: &'a Arc<Message<T>>,
         packets: Packets<T>,
-        arrival: &Event,
+        arrival: &'a Event,
         staging: Option<Staging<T>>,
         counts: Option<(&Arc<Port<T>>, &Arc<Offer<Offered<T>>>)>,
-    ) -> Vec<Packet<T>> {
+    ) -> impl Iterator<Item = Packet<T>> + use<'a, T> {
         let items = packets.iter().map(|(range, _)| range.len()).sum();
         message.assigned(items);
         self.follow_up(message, items, arrival, staging);
@@ -269,13 +270,13 @@ impl<T: Item> Port<T> {
                 }
             });
         }
-        let packet = |(range, PacketBuffer { buffer, .. })| Packet {
+        let packet = move |(range, PacketBuffer { buffer, .. })| Packet {
             buffer,
             range,
             message: Arc::clone(message),
             arrival: arrival.clone(),
         };
-        packets.into_iter().map(packet).collect()
+        packets.into_iter().map(packet)
     }
 
     fn is(&self, port: &Arc<Port<T>>) -> bool {

@@ -319,7 +319,7 @@ impl<T: Item> Router<T> {
     /// links from `sources` need.
     pub(crate) fn receiver_from<'a>(
         &self,
-        sources: impl IntoIterator<Item = &'a Device>,
+        sources: impl IntoIterator<Item = &'a Device> + Clone,
         device: &Device,
         buffers: Buffers,
     ) -> Result<Receiver<T>> {
@@ -327,9 +327,8 @@ impl<T: Item> Router<T> {
         let context = self.graph.context();
         let (packet_items, count) = buffers.resolve::<T>()?;
         let count = count.unwrap_or_else(|| {
-            let table = context.topology().transfer_table();
             let packet_bytes = packet_items.saturating_mul(size_of::<T>());
-            default_count(table, sources, device, packet_bytes)
+            default_count(context, sources, device, packet_bytes)
         });
         let mut members = self.shared.members.lock();
         self.check_unsealed()?;

@@ -46,6 +46,8 @@ pub(crate) fn copy<T: Item>(
 pub(crate) struct Ways {
     /// Whether the devices cannot reach each other's memory.
     goes_through_host: bool,
+    /// Whether whoever copies does so faster together.
+    copies_together: bool,
     /// The way for packets of small messages while the sender's engines are busy, if it may differ
     /// from `by_size`.
     without_engines: Option<TransferWay>,
@@ -77,7 +79,9 @@ impl Ways {
         });
         let without_engines = if asked_for.is_none() { pair.without_engines() } else { None };
         let goes_through_host = pair.from.copies_through_host(pair.to);
-        Ways { goes_through_host, without_engines, by_size: by_size.collect() }
+        let copying = if pair.from.is_host_endpoint() { pair.to } else { pair.from };
+        let copies_together = copying.copies_together();
+        Ways { goes_through_host, copies_together, without_engines, by_size: by_size.collect() }
     }
 
     /// Whether packets on this way go through memory of the host.
@@ -96,10 +100,11 @@ impl Ways {
         ways.copied().any(|way| self.through_host(way))
     }
 
-    /// Whether an engine copies packets of so many bytes, parts of a message, without a detour.
-    pub(crate) fn is_direct_copy(&self, packet_bytes: usize) -> bool {
+    /// Whether packets of so many bytes, parts of a message, had better be copied together: where one engine
+    /// copies them, without a detour.
+    pub(crate) fn join(&self, packet_bytes: usize) -> bool {
         let [_, way] = self.by_size[packet_bytes.max(1).ilog2() as usize];
-        way == TransferWay::Copy && !self.goes_through_host
+        self.copies_together && way == TransferWay::Copy && !self.goes_through_host
     }
 
     /// The way for a packet of `bytes` of a message of `message_bytes`. `is_copying` tells whether

@@ -470,15 +470,15 @@ fn packets_are_copied_together_while_others_are_under_way() {
 
 /// Too few of them to keep an engine busy.
 fn claims_of_small_packets() {
-    let destination: TestDestination = Destination::new(1, Joining::of(8, 2 << 20));
-    (0..8).for_each(|buffer| destination.post(buffer, submit).unwrap());
+    let destination: TestDestination = Destination::new(1, Joining::of(10, 2 << 20));
+    (0..7).for_each(|buffer| destination.post(buffer, submit).unwrap());
     let assign = |claim: TestClaim| {
         assert_eq!(claim.packets.len(), 1);
         submit(claim)
     };
     let offer = Arc::new(Offer::new("message", 0, 0..20));
     destination.offer(Arc::clone(&offer), true, assign).unwrap();
-    for _ in 0..12 {
+    for _ in 0..13 {
         destination.arrived(&offer, 1, assign).unwrap();
         destination.post(0, assign).unwrap();
     }
@@ -492,4 +492,20 @@ fn claims_of_small_packets() {
 #[test]
 fn small_packets_wait_for_nothing() {
     holds(claims_of_small_packets);
+}
+
+#[test]
+fn packets_join_where_buffers_are_enough_to_keep_an_engine_busy_meanwhile() {
+    for (buffers, packet_bytes, joins) in [
+        (3, 64 << 20, false),
+        (4, 8 << 20, true),
+        (4, 7 << 20, false),
+        (10, 2 << 20, true),
+        (9, 2 << 20, false),
+        (usize::MAX, 0, true),
+    ] {
+        assert_eq!(Joining::of(buffers, packet_bytes).joins(), joins, "{buffers}, {packet_bytes}");
+    }
+    let least = [64 << 20, 8 << 20, 7 << 20, 1].map(Joining::least_buffers);
+    assert_eq!(least, [Some(4), Some(4), None, None]);
 }

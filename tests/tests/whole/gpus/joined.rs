@@ -3,13 +3,14 @@
 use millstream::device::Trace;
 use millstream::flow::{Buffers, Context, Devices, Error, Graph};
 
-use super::list;
+use super::{Needs, context, is_gpu, list, skip};
 
 const PACKET: usize = 8 << 20;
 
-/// Sends a message of ten packets and a half to the host, which keeps so many of them until others have come.
-/// Returns the bytes of each copy, and whether the first device copies several together.
-fn copies(buffers: usize, keeps: usize) -> (Vec<u64>, bool) {
+/// Sends a message of ten packets and a half from the first device to the host, or to the last device, where so many of
+/// them are kept until others have come. Returns the bytes of each copy, and whether the first device copies several
+/// together.
+fn copies(to_host: bool, buffers: Buffers, keeps: usize) -> (Vec<u64>, bool) {
     let trace = Trace::new();
     let devices = Devices::List(list());
     let context = Context::builder().devices(devices).trace(&trace).build().unwrap();
@@ -17,11 +18,11 @@ fn copies(buffers: usize, keeps: usize) -> (Vec<u64>, bool) {
     let len = (10 * PACKET + PACKET / 2) / 8;
     let run = async {
         let graph = Graph::new(&context);
-        let (from, host) = (&context.devices()[0], context.host());
-        let stream = from.stream()?;
+        let devices = context.devices();
+        let to = if to_host { context.host() } else { &devices[devices.len() - 1] };
+        let (stream, reading) = (devices[0].stream()?, to.stream()?);
         let source = stream.uploaded((0..len).map(items).collect::<Vec<_>>())?;
-        let buffers = Buffers::bytes(PACKET).count(buffers);
-        let (mut sender, mut receiver) = graph.link::<u64>(from, host, buffers)?;
+        let (mut sender, mut receiver) = graph.link::<u64>(&devices[0], to, buffers)?;
         graph.spawn(async move {
             let sent = sender.send_from(&source, &stream, 0)?;
             sender.shutdown()?;
@@ -31,8 +32,11 @@ fn copies(buffers: usize, keeps: usize) -> (Vec<u64>, bool) {
             let (mut kept, mut at) = (Vec::new(), 0);
             while let Some(pending) = receiver.recv().await? {
                 let segment = pending.ready().await?;
-                let mut found = segment.host_view()?.iter().zip(at..);
-                assert!(found.all(|(&item, index)| item == items(index)));
+                let found = match to_host {
+                    true => segment.host_view()?.to_vec(),
+                    false => reading.download(segment.part()?)?.await?,
+                };
+                assert!(found.into_iter().zip(at..).all(|(item, index)| item == items(index)));
                 at += segment.len();
                 kept.push(segment);
                 if kept.len() > keeps {
@@ -55,11 +59,26 @@ fn copies(buffers: usize, keeps: usize) -> (Vec<u64>, bool) {
 fn large_packets_are_copied_together() {
     let packet = PACKET as u64;
     for (buffers, keeps, most) in [(3, 1, 1), (4, 0, 2), (6, 2, 3), (9, 8, 4)] {
-        let (copies, joins) = copies(buffers, keeps);
+        let (copies, joins) = copies(true, Buffers::bytes(PACKET).count(buffers), keeps);
         // Two keep an engine busy: the first two go alone.
         assert!(copies.iter().filter(|&&bytes| bytes == packet).count() >= 2);
         assert!(copies.iter().all(|&bytes| bytes <= most * packet));
         let are_joined = copies.iter().any(|&bytes| bytes > packet);
         assert_eq!(are_joined, joins && most > 1, "{buffers}: {copies:?}");
     }
+}
+
+#[test]
+fn links_between_gpus_have_buffers_enough_by_themselves() {
+    let context = context();
+    let (first, last) = (&context.devices()[0], context.devices().last().unwrap());
+    if first == last {
+        return skip(Needs::Several, "a link has two ends");
+    }
+    if ![first, last].into_iter().all(is_gpu) || !first.reaches(last) {
+        return skip(Needs::Peers, "others copy packet by packet");
+    }
+    let (copies, joins) = copies(false, Buffers::bytes(PACKET), 0);
+    let are_joined = copies.iter().any(|&bytes| bytes > PACKET as u64);
+    assert_eq!(are_joined, joins, "{copies:?}");
 }

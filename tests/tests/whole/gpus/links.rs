@@ -240,9 +240,8 @@ fn one_peer_by_packet_size_and_buffers() {
     }
 }
 
-/// What links lose against one plain copy of the whole message, whatever the number of buffers
-/// with packets of 8 MiB, with the best one with 16 MiB. Packets do not overlap on two streams
-/// (`docs/measurements/links.md`).
+/// What links lose against one plain copy of the whole message. Promised is how little it is with as many buffers
+/// as a link has by itself.
 #[test]
 fn links_beside_one_plain_copy() {
     let context = context();
@@ -253,17 +252,20 @@ fn links_beside_one_plain_copy() {
     }
     let plain = plain_rate(&context, bytes, 1);
     let shares = |packet| {
-        [2, 3, 4, 8].map(|count| {
-            let buffers = Buffers::bytes(smaller(packet)).count(count);
+        [None, Some(2), Some(3), Some(4), Some(8)].map(|count| {
+            let buffers = Buffers::bytes(smaller(packet));
+            let buffers = count.map_or(buffers, |count| buffers.count(count));
             rate(bytes, &times(&context, &pairs, bytes, buffers)) / plain
         })
     };
     let (of_8, of_16) = (shares(8 << 20), shares(16 << 20));
-    println!("one plain copy: {plain:.1} GB/s; shares of it, 2 3 4 8 buffers:");
+    println!(
+        "one plain copy: {plain:.1} GB/s; shares of it, as many buffers as a link has by itself, 2 3 4 8:"
+    );
     println!("8 MiB a packet {of_8:.3?}, 16 MiB {of_16:.3?}");
     if is_strict() && is_timed(&context, pairs[0]) {
-        assert!(of_8.iter().all(|&share| share >= 0.84), "{of_8:?}");
-        assert!(of_16.iter().any(|&share| share >= 0.92), "{of_16:?}");
+        assert!(of_8[0] >= 0.84, "{of_8:?}");
+        assert!(of_16[0] >= 0.92, "{of_16:?}");
     }
 }
 
