@@ -1,4 +1,4 @@
-//! The speed of collectives by operation and size, on `f32`, in place except for all-to-all:
+//! The speed of collectives by operation and size, of `f32`, `f16` or `bf16`, in place except for all-to-all:
 //! microseconds of one operation, and its bus bandwidth in GB/s, which is what each link would
 //! carry if the algorithm were optimal (as NCCL's own tests count). Uses the devices that
 //! `MILLSTREAM_DEVICES` names; otherwise all GPUs or, if there are none, host devices.
@@ -14,25 +14,35 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use clap::builder::RangedU64ValueParser;
+use clap::{Parser, ValueEnum};
 use millstream::device::{
     CudaSource, Kernel, KernelFault, Shared, Trusted, Value, set_driver_defaults,
 };
 use millstream::flow::{
     Algorithm, Collectives, Communicator, CommunicatorOptions, Context, Devices, Gang, Operator,
-    ResidentCollectives, ResidentRank, Result,
+    ResidentCollectives, ResidentRank, Result, bf16, f16,
 };
 use millstream::prelude::DeviceBuffer;
-use millstream_benches::collective::Collective;
+use millstream_benches::collective::{Collective, Element};
 use millstream_benches::nccl::{Nccl, Series};
 use report::{Cell, Times};
 
 #[path = "collectives/report.rs"]
 mod report;
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Items {
+    F32,
+    F16,
+    Bf16,
+}
+
 #[derive(Parser)]
 struct Arguments {
+    /// What vectors are of.
+    #[arg(long, default_value = "f32")]
+    items: Items,
     /// Bytes of the smallest vector.
     #[arg(long, default_value_t = 1 << 10, value_parser = at_least(4))]
     least: usize,
@@ -89,14 +99,14 @@ fn algorithm(name: &str) -> std::result::Result<Algorithm, String> {
 }
 
 /// The operands of operations, which are in place except for all-to-all.
-struct Vectors {
-    buffers: Vec<DeviceBuffer<f32>>,
+struct Vectors<T: Element> {
+    buffers: Vec<DeviceBuffer<T>>,
     /// Equally long: where all-to-all puts its results.
-    others: Vec<DeviceBuffer<f32>>,
+    others: Vec<DeviceBuffer<T>>,
 }
 
-impl Vectors {
-    fn new(context: &Context, len: usize) -> Result<Vectors> {
+impl<T: Element> Vectors<T> {
+    fn new(context: &Context, len: usize) -> Result<Vectors<T>> {
         let mut vectors = Vectors { buffers: Vec::new(), others: Vec::new() };
         for device in context.devices() {
             vectors.buffers.push(device.buffer(len)?);
@@ -106,11 +116,11 @@ impl Vectors {
     }
 }
 
-fn submit(
+fn submit<T: Element>(
     collective: Collective,
     collectives: &mut Collectives<'_>,
-    vectors: &mut Vectors,
-    sum: &Operator<f32>,
+    vectors: &mut Vectors<T>,
+    sum: &Operator<T>,
 ) -> Result<()> {
     let Vectors { buffers, others } = vectors;
     match collective {
@@ -124,9 +134,9 @@ fn submit(
 }
 
 /// Seconds of one of Millstream's operations in a series, after one that is not counted.
-async fn seconds(
+async fn seconds<T: Element>(
     communicator: &mut Communicator,
-    vectors: &mut Vectors,
+    vectors: &mut Vectors<T>,
     collective: Collective,
     series: Series,
 ) -> Result<f64> {
@@ -150,15 +160,15 @@ async fn seconds(
 
 /// The least seconds of one operation, over series that take a while; Millstream's series alternate
 /// with NCCL's, if that is measured.
-async fn measure(
+async fn measure<T: Element>(
     communicator: &mut Communicator,
-    mut nccl: Option<&mut Nccl>,
-    vectors: &mut Vectors,
+    mut nccl: Option<&mut Nccl<T>>,
+    vectors: &mut Vectors<T>,
     collective: Collective,
     awaited: bool,
 ) -> Result<Times> {
     let len = vectors.buffers[0].len();
-    let rounds = ((256 << 20) / (len * 4).max(1)).clamp(20, 200);
+    let rounds = ((256 << 20) / (len * size_of::<T>()).max(1)).clamp(20, 200);
     let series = Series { len, rounds, awaited };
     let mut times = Times { millstream: f64::INFINITY, nccl: None };
     for _ in 0..4 {
@@ -213,20 +223,20 @@ fn communicator(context: &Context, arguments: &Arguments) -> Result<Communicator
 }
 
 /// Measures every operation at every size.
-async fn cells(
+async fn cells<T: Element>(
     context: &Context,
     arguments: &Arguments,
     sizes: &[usize],
-    mut nccl: Option<&mut Nccl>,
+    mut nccl: Option<&mut Nccl<T>>,
 ) -> Result<Vec<Cell>> {
     let mut communicator = communicator(context, arguments)?;
     let ranks = context.devices().len();
     let mut cells = Vec::new();
     for &bytes in sizes {
-        let len = items(bytes, ranks);
-        let mut vectors = Vectors::new(context, len)?;
+        let len = items::<T>(bytes, ranks);
+        let mut vectors = Vectors::<T>::new(context, len)?;
         for collective in Collective::ALL {
-            let traffic = collective.share(ranks) * (len * 4) as f64;
+            let traffic = collective.share(ranks) * (len * size_of::<T>()) as f64;
             let times = measure(
                 &mut communicator,
                 nccl.as_deref_mut(),
@@ -241,8 +251,8 @@ async fn cells(
 }
 
 /// The items of each rank's vector, such that all have equal parts.
-fn items(bytes: usize, ranks: usize) -> usize {
-    (bytes / 4).next_multiple_of(ranks)
+fn items<T>(bytes: usize, ranks: usize) -> usize {
+    (bytes / size_of::<T>()).next_multiple_of(ranks)
 }
 
 fn sizes(context: &Context, arguments: &Arguments) -> Vec<usize> {
@@ -253,17 +263,18 @@ fn sizes(context: &Context, arguments: &Arguments) -> Vec<usize> {
     sizes.take_while(|&size| size <= most).collect()
 }
 
-fn run(arguments: &Arguments) -> std::result::Result<(), Box<dyn std::error::Error>> {
+fn run<T: Element>(arguments: &Arguments) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let context = Context::builder().devices(Devices::All).build()?;
     let names: Vec<String> = context.devices().iter().map(ToString::to_string).collect();
-    println!("{} on {}", env!("CARGO_CRATE_NAME"), names.join(", "));
+    let items_of = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
+    println!("{} of {items_of} on {}", env!("CARGO_CRATE_NAME"), names.join(", "));
     let sizes = sizes(&context, arguments);
     if sizes.is_empty() {
         return Err(format!("the largest vector is smaller than {} bytes", arguments.least).into());
     }
-    let longest = items(sizes.last().copied().unwrap_or(0), names.len());
+    let longest = items::<T>(sizes.last().copied().unwrap_or(0), names.len());
     let mut nccl = match &arguments.nccl {
-        Some(path) => Some(Nccl::load(path, &names, longest, arguments.nccl_grouped)?),
+        Some(path) => Some(Nccl::<T>::load(path, &names, longest, arguments.nccl_grouped)?),
         None => None,
     };
     if let Some(nccl) = &nccl {
@@ -283,7 +294,13 @@ fn run(arguments: &Arguments) -> std::result::Result<(), Box<dyn std::error::Err
 
 fn main() -> ExitCode {
     set_driver_defaults();
-    match run(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let run = match arguments.items {
+        Items::F32 => run::<f32>,
+        Items::F16 => run::<f16>,
+        Items::Bf16 => run::<bf16>,
+    };
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

@@ -1,5 +1,42 @@
 //! The collectives that benches time.
 
+use std::fmt::Display;
+
+use millstream::flow::{Number, bf16, f16};
+
+/// The items of vectors.
+pub trait Element: Number + PartialEq + Display {
+    /// `ncclDataType_t` of this type.
+    const NCCL: i32;
+
+    /// A whole number up to 256, which each of these types holds exactly.
+    fn of(number: u16) -> Self;
+}
+
+impl Element for f32 {
+    const NCCL: i32 = 7;
+
+    fn of(number: u16) -> f32 {
+        f32::from(number)
+    }
+}
+
+impl Element for f16 {
+    const NCCL: i32 = 6;
+
+    fn of(number: u16) -> f16 {
+        f16::from_f32(f32::from(number))
+    }
+}
+
+impl Element for bf16 {
+    const NCCL: i32 = 9;
+
+    fn of(number: u16) -> bf16 {
+        bf16::from_f32(f32::from(number))
+    }
+}
+
 /// An operation of all ranks on a vector each, in place but for all-to-all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collective {

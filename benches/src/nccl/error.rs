@@ -46,8 +46,8 @@ pub enum Error {
         /// The first item that is wrong.
         item: usize,
         /// What is there.
-        found: f32,
+        found: String,
         /// What should be.
-        expected: f32,
+        expected: String,
     },
 }

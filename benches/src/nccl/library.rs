@@ -11,7 +11,7 @@ use cudarc::driver::sys::CUstream;
 use libloading::Library as File;
 
 use super::{Error, Result};
-use crate::collective::Collective;
+use crate::collective::{Collective, Element};
 
 /// A rank's communicator.
 pub(super) type Communicator = *mut c_void;
@@ -22,8 +22,6 @@ type Answer = c_int;
 type Sends = *const c_void;
 type Receives = *mut c_void;
 
-/// `ncclFloat32` of `ncclDataType_t`.
-const FLOAT: c_int = 7;
 /// `ncclSum` of `ncclRedOp_t`.
 const SUM: c_int = 0;
 const ROOT: c_int = 0;
@@ -79,12 +77,12 @@ fn loader_said(error: &libloading::Error) -> String {
 
 /// What one rank gives to a collective.
 #[derive(Clone, Copy)]
-pub(super) struct Operands {
+pub(super) struct Operands<T> {
     pub(super) communicator: Communicator,
     pub(super) stream: CUstream,
-    pub(super) vector: *mut f32,
+    pub(super) vector: *mut T,
     /// Equally long: where all-to-all puts its results.
-    pub(super) other: *mut f32,
+    pub(super) other: *mut T,
     pub(super) len: usize,
     pub(super) rank: usize,
     pub(super) ranks: usize,
@@ -186,7 +184,11 @@ impl Library {
     ///
     /// # Safety
     /// The vectors must be the rank's own and have `len` items, until its stream has come here.
-    pub(super) unsafe fn submit(&self, collective: Collective, operands: &Operands) -> Result<()> {
+    pub(super) unsafe fn submit<T: Element>(
+        &self,
+        collective: Collective,
+        operands: &Operands<T>,
+    ) -> Result<()> {
         let Operands { communicator, stream, vector, other, len, rank, ranks } = *operands;
         let part = len / ranks;
         let own = vector.wrapping_add(rank * part).cast();
@@ -195,23 +197,23 @@ impl Library {
         let answer = unsafe {
             match collective {
                 Collective::Broadcast => {
-                    (self.broadcast)(vector, vector, len, FLOAT, ROOT, communicator, stream)
+                    (self.broadcast)(vector, vector, len, T::NCCL, ROOT, communicator, stream)
                 }
                 Collective::Reduce => {
-                    (self.reduce)(vector, vector, len, FLOAT, SUM, ROOT, communicator, stream)
+                    (self.reduce)(vector, vector, len, T::NCCL, SUM, ROOT, communicator, stream)
                 }
                 Collective::AllReduce => {
-                    (self.all_reduce)(vector, vector, len, FLOAT, SUM, communicator, stream)
+                    (self.all_reduce)(vector, vector, len, T::NCCL, SUM, communicator, stream)
                 }
                 Collective::ReduceScatter => {
-                    (self.reduce_scatter)(vector, own, part, FLOAT, SUM, communicator, stream)
+                    (self.reduce_scatter)(vector, own, part, T::NCCL, SUM, communicator, stream)
                 }
                 Collective::AllGather => {
-                    (self.all_gather)(own, vector, part, FLOAT, communicator, stream)
+                    (self.all_gather)(own, vector, part, T::NCCL, communicator, stream)
                 }
                 Collective::AllToAll => match self.all_to_all {
                     Some(all_to_all) => {
-                        all_to_all(vector, other.cast(), part, FLOAT, communicator, stream)
+                        all_to_all(vector, other.cast(), part, T::NCCL, communicator, stream)
                     }
                     None => return self.send_to_all(operands),
                 },
@@ -224,18 +226,18 @@ impl Library {
     ///
     /// # Safety
     /// As for `submit`.
-    unsafe fn send_to_all(&self, operands: &Operands) -> Result<()> {
+    unsafe fn send_to_all<T: Element>(&self, operands: &Operands<T>) -> Result<()> {
         let Operands { communicator, stream, vector, other, len, ranks, .. } = *operands;
         let part = len / ranks;
         self.group(|| {
             for (peer, start) in (0..).zip((0..len).step_by(part.max(1))) {
                 let [from, to] = [vector, other].map(|vector| vector.wrapping_add(start).cast());
                 // SAFETY: parts of both vectors; the rest is the caller's promise.
-                let sent = unsafe { (self.send)(from, part, FLOAT, peer, communicator, stream) };
+                let sent = unsafe { (self.send)(from, part, T::NCCL, peer, communicator, stream) };
                 self.check(sent, "ncclSend")?;
                 // SAFETY: as above.
                 let received =
-                    unsafe { (self.receive)(to, part, FLOAT, peer, communicator, stream) };
+                    unsafe { (self.receive)(to, part, T::NCCL, peer, communicator, stream) };
                 self.check(received, "ncclRecv")?;
             }
             Ok(())

@@ -8,7 +8,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use crate::collective::Collective;
+use crate::collective::{Collective, Element};
 use library::Library;
 use rank::Rank;
 
@@ -22,30 +22,30 @@ mod rank;
 mod series;
 
 /// Communicators of all ranks, each with a stream and vectors on its GPU.
-pub struct Nccl {
+pub struct Nccl<T: Element> {
     library: Library,
     version: String,
-    ranks: Vec<Rank>,
+    ranks: Vec<Rank<T>>,
     /// Items that fit into each of a rank's vectors.
     capacity: usize,
     /// How many ranks a thread submits for.
     ranks_of_thread: usize,
 }
 
-impl std::fmt::Debug for Nccl {
+impl<T: Element> std::fmt::Debug for Nccl<T> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Nccl({}, {} ranks)", self.version, self.ranks.len())
     }
 }
 
-impl Nccl {
+impl<T: Element> Nccl<T> {
     /// NCCL of this file on devices of these names, for vectors of up to `len` items.
     /// A thread for each GPU submits, or, `grouped`, one for all. Whether the results of
     /// all collectives are right is checked.
     ///
     /// # Errors
     /// No such library, not all are GPUs, failures of NCCL, wrong results.
-    pub fn load(path: &Path, devices: &[String], len: usize, grouped: bool) -> Result<Nccl> {
+    pub fn load(path: &Path, devices: &[String], len: usize, grouped: bool) -> Result<Nccl<T>> {
         // If multicast is on, a failing program may take GPUs out of service.
         if std::env::var_os("NCCL_NVLS_ENABLE").is_none_or(|value| value != "0") {
             return Err(Error::Multicast);
@@ -106,7 +106,7 @@ impl Nccl {
     /// The work of one thread, for some ranks. Returns when its operations began, and when they were over.
     fn run(
         &self,
-        (number, ranks): (usize, &[Rank]),
+        (number, ranks): (usize, &[Rank<T>]),
         collective: Collective,
         series: Series,
         ready: &Barrier,
@@ -139,7 +139,7 @@ impl Nccl {
     }
 }
 
-impl Drop for Nccl {
+impl<T: Element> Drop for Nccl<T> {
     fn drop(&mut self) {
         for rank in &self.ranks {
             // SAFETY: all streams have ended. There is nothing to do about a failure.
