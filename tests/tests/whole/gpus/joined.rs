@@ -23,8 +23,12 @@ fn copies(to_host: bool, buffers: Buffers, keeps: usize) -> (Vec<u64>, bool) {
         let (stream, reading) = (devices[0].stream()?, to.stream()?);
         let source = stream.uploaded((0..len).map(items).collect::<Vec<_>>())?;
         let (mut sender, mut receiver) = graph.link::<u64>(&devices[0], to, buffers)?;
+        // Nothing arrives before a packet for each buffer is under way.
+        let items_are_there = context.device_set().promise("items");
+        stream.wait(items_are_there.event())?;
         graph.spawn(async move {
             let sent = sender.send_from(&source, &stream, 0)?;
+            items_are_there.complete(Ok(()));
             sender.shutdown()?;
             sent.await.map(drop)
         });
