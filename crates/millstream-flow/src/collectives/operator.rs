@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Add;
 use std::sync::Arc;
 
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use millstream_device::{CudaSource, Kernel, Read, Trusted, Write};
 
@@ -22,8 +23,9 @@ pub trait Number: Item + sealed::Sealed {
     #[doc(hidden)]
     const CUDA_SUM: &'static str;
 
+    /// Adds `arrived` to what is here.
     #[doc(hidden)]
-    fn sum(self, other: Self) -> Self;
+    fn sum_all(here: &mut [Self], arrived: &[Self]);
     #[doc(hidden)]
     fn is_less(&self, other: &Self) -> bool;
 }
@@ -40,8 +42,8 @@ macro_rules! number {
             const CUDA: &'static str = concat!($cuda, ";");
             const CUDA_SUM: &'static str = $cuda_sum;
 
-            fn sum(self, other: $number) -> $number {
-                $sum(self, other)
+            fn sum_all(here: &mut [$number], arrived: &[$number]) {
+                $sum(here, arrived)
             }
 
             fn is_less(&self, other: &$number) -> bool {
@@ -51,16 +53,44 @@ macro_rules! number {
     };
 }
 
-number!(u32, "using Element = u32", "one + other", u32::wrapping_add);
-number!(u64, "using Element = u64", "one + other", u64::wrapping_add);
-number!(i32, "using Element = int", "int(u32(one) + u32(other))", i32::wrapping_add);
-number!(i64, "using Element = long long", "(long long)(u64(one) + u64(other))", i64::wrapping_add);
-number!(f32, "using Element = float", "one + other", Add::add);
-number!(f64, "using Element = double", "one + other", Add::add);
-number!(f16, "#include \"half.cuh\"\nusing Element = Half", "one + other", Add::add);
-number!(bf16, "#include \"half.cuh\"\nusing Element = BrainFloat", "one + other", Add::add);
+number!(u32, "using Element = u32", "one + other", combine_all(u32::wrapping_add));
+number!(u64, "using Element = u64", "one + other", combine_all(u64::wrapping_add));
+number!(i32, "using Element = int", "int(u32(one) + u32(other))", combine_all(i32::wrapping_add));
+number!(
+    i64,
+    "using Element = long long",
+    "(long long)(u64(one) + u64(other))",
+    combine_all(i64::wrapping_add)
+);
+number!(f32, "using Element = float", "one + other", combine_all(Add::add));
+number!(f64, "using Element = double", "one + other", combine_all(Add::add));
+number!(f16, "#include \"half.cuh\"\nusing Element = Half", "one + other", sum_halves);
+number!(bf16, "#include \"half.cuh\"\nusing Element = BrainFloat", "one + other", sum_halves);
 
-type Combine<T> = dyn Fn(T, T) -> T + Send + Sync;
+/// Combines what has arrived into what is here, item by item.
+fn combine_all<T: Copy>(combine: impl Fn(T, T) -> T) -> impl Fn(&mut [T], &[T]) {
+    move |here, arrived| {
+        for (to, from) in here.iter_mut().zip(arrived) {
+            *to = combine(*to, *from);
+        }
+    }
+}
+
+/// The same for sums of halves, which processors convert several at a time.
+fn sum_halves<T>(here: &mut [T], arrived: &[T])
+where
+    [T]: HalfFloatSliceExt,
+{
+    const AT_ONCE: usize = 64;
+    let (mut sums, mut terms) = ([0.0; AT_ONCE], [0.0; AT_ONCE]);
+    for (here, arrived) in here.chunks_mut(AT_ONCE).zip(arrived.chunks(AT_ONCE)) {
+        let (sums, terms) = (&mut sums[..here.len()], &mut terms[..here.len()]);
+        here.convert_to_f32_slice(sums);
+        arrived.convert_to_f32_slice(terms);
+        combine_all(Add::add)(sums, terms);
+        here.convert_from_f32_slice(sums);
+    }
+}
 
 /// An associative and commutative operation on two items. Cheap to clone; a program
 /// keeps one for all its calls, since its kernels are loaded once for each.
@@ -110,25 +140,25 @@ impl<T: Item> fmt::Debug for Operator<T> {
 impl<T: Number> Operator<T> {
     /// Their sum.
     pub fn sum() -> Operator<T> {
-        Operator::of_numbers("sum", T::CUDA_SUM, T::sum)
+        Operator::of_numbers("sum", T::CUDA_SUM, T::sum_all)
     }
 
     /// The lesser one.
     pub fn min() -> Operator<T> {
         let min = |one: T, other: T| if other.is_less(&one) { other } else { one };
-        Operator::of_numbers("min", "other < one ? other : one", min)
+        Operator::of_numbers("min", "other < one ? other : one", combine_all(min))
     }
 
     /// The greater one.
     pub fn max() -> Operator<T> {
         let max = |one: T, other: T| if one.is_less(&other) { other } else { one };
-        Operator::of_numbers("max", "one < other ? other : one", max)
+        Operator::of_numbers("max", "one < other ? other : one", combine_all(max))
     }
 
     fn of_numbers(
         name: &str,
         expression: &str,
-        combine: impl Fn(T, T) -> T + Send + Sync + 'static,
+        combine: impl Fn(&mut [T], &[T]) + Send + Sync + 'static,
     ) -> Operator<T> {
         let element = T::CUDA;
         let cuda = format!(
@@ -136,7 +166,7 @@ impl<T: Number> Operator<T> {
              __device__ Element combine(Element one, Element other) {{ return {expression}; }}\n"
         );
         // SAFETY: arithmetic on two numbers.
-        Operator::new(name, unsafe { Trusted::new(cuda) }, combine)
+        Operator::of(name, unsafe { Trusted::new(cuda) }, combine)
     }
 }
 
@@ -150,12 +180,18 @@ impl<T: Item> Operator<T> {
         cuda: Trusted<impl Into<Arc<str>>>,
         combine: impl Fn(T, T) -> T + Send + Sync + 'static,
     ) -> Operator<T> {
+        Operator::of(name, cuda, combine_all(combine))
+    }
+
+    /// `combine` takes what is here, and what has arrived.
+    fn of(
+        name: impl Into<Arc<str>>,
+        cuda: Trusted<impl Into<Arc<str>>>,
+        combine: impl Fn(&mut [T], &[T]) + Send + Sync + 'static,
+    ) -> Operator<T> {
         let (name, cuda) = (name.into(), cuda.into_inner().into());
-        let combine: Arc<Combine<T>> = Arc::new(combine);
         let twin = move |_: &millstream_device::Grid, (arrived, here): (&[T], &mut [T])| {
-            for (to, from) in here.iter_mut().zip(arrived) {
-                *to = combine(*to, *from);
-            }
+            combine(here, arrived);
             Ok(())
         };
         let program = program("collective_combine.cuh", &cuda, size_of::<T>(), COMBINE);
@@ -208,4 +244,35 @@ pub(super) fn program(header: &str, cuda: &str, size: usize, kernel: &str) -> St
         "#include \"{header}\"\n#line 1 \"operator\"\n{cuda}\n#line 1 \"{header}\"\n\
          static_assert(sizeof(Element) == {size}, \"Element is as large as in Rust\");\n{kernel}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of all sizes, subnormal and infinite ones among them.
+    fn adds_as_one_by_one<T: Number + Add<Output = T> + PartialOrd + fmt::Display>(
+        of: fn(u16) -> T,
+    ) {
+        for len in [0, 1, 63, 64, 65, 5000] {
+            let item = |at: u32| of((at.wrapping_mul(0x9E37_79B1) >> 16) as u16);
+            let before: Vec<T> = (0..len).map(item).collect();
+            let arrived: Vec<T> = (77..77 + len).map(item).collect();
+            let mut here = before.clone();
+            T::sum_all(&mut here, &arrived);
+            for ((&sum, one), other) in here.iter().zip(before).zip(arrived) {
+                let expected = one + other;
+                // NaN is no number.
+                let is_nan = |item: T| item.partial_cmp(&item).is_none();
+                let is_right = sum == expected || is_nan(sum) && is_nan(expected);
+                assert!(is_right, "{one} + {other} is {expected}, not {sum}");
+            }
+        }
+    }
+
+    #[test]
+    fn halves_are_added_as_one_by_one() {
+        adds_as_one_by_one(f16::from_bits);
+        adds_as_one_by_one(bf16::from_bits);
+    }
 }
