@@ -32,7 +32,7 @@ use report::{Cell, Times};
 mod report;
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Items {
+enum ElementType {
     F32,
     F16,
     Bf16,
@@ -41,8 +41,8 @@ enum Items {
 #[derive(Parser)]
 struct Arguments {
     /// What vectors are of.
-    #[arg(long, default_value = "f32")]
-    items: Items,
+    #[arg(long = "type", default_value = "f32")]
+    element_type: ElementType,
     /// Bytes of the smallest vector.
     #[arg(long, default_value_t = 1 << 10, value_parser = at_least(4))]
     least: usize,
@@ -266,8 +266,7 @@ fn sizes(context: &Context, arguments: &Arguments) -> Vec<usize> {
 fn run<T: Element>(arguments: &Arguments) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let context = Context::builder().devices(Devices::All).build()?;
     let names: Vec<String> = context.devices().iter().map(ToString::to_string).collect();
-    let items_of = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
-    println!("{} of {items_of} on {}", env!("CARGO_CRATE_NAME"), names.join(", "));
+    println!("{} of {} on {}", env!("CARGO_CRATE_NAME"), T::NAME, names.join(", "));
     let sizes = sizes(&context, arguments);
     if sizes.is_empty() {
         return Err(format!("the largest vector is smaller than {} bytes", arguments.least).into());
@@ -295,10 +294,10 @@ fn run<T: Element>(arguments: &Arguments) -> std::result::Result<(), Box<dyn std
 fn main() -> ExitCode {
     set_driver_defaults();
     let arguments = Arguments::parse();
-    let run = match arguments.items {
-        Items::F32 => run::<f32>,
-        Items::F16 => run::<f16>,
-        Items::Bf16 => run::<bf16>,
+    let run = match arguments.element_type {
+        ElementType::F32 => run::<f32>,
+        ElementType::F16 => run::<f16>,
+        ElementType::Bf16 => run::<bf16>,
     };
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,

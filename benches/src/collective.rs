@@ -6,6 +6,8 @@ use millstream::flow::{Number, bf16, f16};
 
 /// The items of vectors.
 pub trait Element: Number + PartialEq + Display {
+    /// The type's name.
+    const NAME: &'static str;
     /// `ncclDataType_t` of this type.
     const NCCL: i32;
 
@@ -14,6 +16,7 @@ pub trait Element: Number + PartialEq + Display {
 }
 
 impl Element for f32 {
+    const NAME: &str = "f32";
     const NCCL: i32 = 7;
 
     fn of(number: u16) -> f32 {
@@ -22,6 +25,7 @@ impl Element for f32 {
 }
 
 impl Element for f16 {
+    const NAME: &str = "f16";
     const NCCL: i32 = 6;
 
     fn of(number: u16) -> f16 {
@@ -30,6 +34,7 @@ impl Element for f16 {
 }
 
 impl Element for bf16 {
+    const NAME: &str = "bf16";
     const NCCL: i32 = 9;
 
     fn of(number: u16) -> bf16 {

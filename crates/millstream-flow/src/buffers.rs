@@ -8,6 +8,10 @@ use crate::{Context, Error, Result};
 
 /// One buffer fills while the other is used.
 const DOUBLE: usize = 2;
+/// Two packets are under way while two more wait for their turn together.
+const FOR_PAIRS: usize = 4;
+/// Buffers are not doubled for larger packets: the pause between these is less than 2 % of their time.
+const LARGEST_JOINED: usize = 32 << 20;
 /// More buffers than this only take memory, even where credits take much longer than copies.
 const MOST: usize = 16;
 /// The most that a program may set.
@@ -17,11 +21,11 @@ const MOST_SET: usize = 1 << 16;
 ///
 /// Unless it is set, the number is such that a copy can begin as soon as the one before it ends:
 /// `1 + ceil(credit latency / time of a copy)` by the measured transfer table, but at most 16; two
-/// if nothing was measured. Between GPUs it is at least four if buffers have 8 MiB or more and the driver is for CUDA
-/// 13.0 or later.
+/// if nothing was measured. It is at least four for buffers of 8 to 32 MiB where packets can be copied together.
 ///
-/// With four or more, and more than 16 MiB in all, such GPUs copy several packets of a message at once (half as many
-/// as there are buffers, and four at most): an engine pauses between copies, but not between those that it gets together.
+/// With four or more, enough for two packets beside 16 MiB that are under way, several packets of a message are copied
+/// together, half as many as there are buffers and four at most: an engine pauses between copies, but not between those
+/// that it gets at once. That is where a GPU's engine copies them and the driver is for CUDA 13.0 or later.
 ///
 /// ```
 /// use millstream_flow::Buffers;
@@ -88,13 +92,14 @@ pub(crate) fn default_count<'a>(
     bytes: usize,
 ) -> usize {
     let (transfer, table) = (context.transfer(), context.topology().transfer_table());
+    let busy = busy_count(table, sources.clone(), destination, bytes);
+    if !destination.is_gpu() || bytes > LARGEST_JOINED || !Joining::of(FOR_PAIRS, bytes).joins() {
+        return busy;
+    }
     let join = |source: &Device| {
-        let are_gpus = source.is_gpu() && destination.is_gpu();
-        are_gpus && Ways::new(transfer, table, source, destination).join(bytes)
+        source.is_gpu() && Ways::new(transfer, table, source, destination).join(bytes)
     };
-    let are_joined = sources.clone().into_iter().any(join);
-    let joining = Joining::least_buffers(bytes).filter(|_| are_joined);
-    busy_count(table, sources, destination, bytes).max(joining.unwrap_or(0))
+    if sources.into_iter().any(join) { busy.max(FOR_PAIRS) } else { busy }
 }
 
 /// How many buffers of `bytes` bytes keep the links from all of `sources` busy.

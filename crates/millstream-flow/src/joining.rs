@@ -25,12 +25,6 @@ impl Joining {
         Joining { most, busy }
     }
 
-    /// How few buffers of so many bytes are enough for packets to join; `None` if they had better be larger.
-    pub(crate) fn least_buffers(packet_bytes: usize) -> Option<usize> {
-        const FOR_PAIRS: usize = 4;
-        Joining::of(FOR_PAIRS, packet_bytes).joins().then_some(FOR_PAIRS)
-    }
-
     /// Whether packets join at all.
     pub(crate) fn joins(self) -> bool {
         self.most > 1

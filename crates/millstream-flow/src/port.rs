@@ -231,7 +231,7 @@ impl<T: Item> Port<T> {
         if let Some(written) = message.in_place() {
             self.reserved.end();
             self.count(&message.source, &packets, TransferWay::Push, false);
-            return Ok(self.submitted(message, packets, &written, None, None).collect());
+            return Ok(self.submitted(message, packets, &written, None, None));
         }
         let this = ports.iter().find(|port| self.is(port)).filter(|_| joins);
         let counts = this.map(|port| (port, &offer));
@@ -250,14 +250,14 @@ impl<T: Item> Port<T> {
     }
 
     /// Packets that arrive together. `counts` has this port and their offer, if it counts them.
-    fn submitted<'a>(
+    fn submitted(
         &self,
-        message: &'a Arc<Message<T>>,
+        message: &Arc<Message<T>>,
         packets: Packets<T>,
-        arrival: &'a Event,
+        arrival: &Event,
         staging: Option<Staging<T>>,
         counts: Option<(&Arc<Port<T>>, &Arc<Offer<Offered<T>>>)>,
-    ) -> impl Iterator<Item = Packet<T>> + use<'a, T> {
+    ) -> Assigned<T> {
         let items = packets.iter().map(|(range, _)| range.len()).sum();
         message.assigned(items);
         self.follow_up(message, items, arrival, staging);
@@ -270,13 +270,13 @@ impl<T: Item> Port<T> {
                 }
             });
         }
-        let packet = move |(range, PacketBuffer { buffer, .. })| Packet {
+        let packet = |(range, PacketBuffer { buffer, .. })| Packet {
             buffer,
             range,
             message: Arc::clone(message),
             arrival: arrival.clone(),
         };
-        packets.into_iter().map(packet)
+        packets.into_iter().map(packet).collect()
     }
 
     fn is(&self, port: &Arc<Port<T>>) -> bool {

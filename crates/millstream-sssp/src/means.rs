@@ -64,11 +64,6 @@ impl Means {
         self.lightest
     }
 
-    /// The smallest weight.
-    pub(crate) fn least(self) -> f64 {
-        self.least
-    }
-
     /// The mean weight.
     pub(crate) fn weight(self) -> f64 {
         self.weight
@@ -77,14 +72,14 @@ impl Means {
     /// The step of the priority threshold; `None` if all weights are 0.
     pub(crate) fn threshold(self, on_gpus: bool) -> Option<f64> {
         let factor = if on_gpus { GPU_FACTOR } else { FACTOR };
-        distance(factor * self.weight / (self.degree * self.degree))
+        usable_step(factor * self.weight / (self.degree * self.degree))
     }
 
     /// How far the threshold between near and far is beyond the nearest vertex; `None` if all
     /// weights are 0.
     pub(crate) fn near(self, on_gpus: bool) -> Option<f64> {
         let factor = if on_gpus { GPU_NEAR_FACTOR } else { NEAR_FACTOR };
-        distance(factor * self.weight / (self.degree * self.degree))
+        usable_step(factor * self.weight / (self.degree * self.degree))
     }
 
     /// The same on GPUs for a graph that spreads like space. The more alike weights are, the less often
@@ -93,12 +88,12 @@ impl Means {
         let narrow = GPU_SPACE_FACTOR * self.weight / self.degree;
         let wide = self.near(true)?;
         let alike = self.least / self.weight;
-        distance(alike * wide + (1.0 - alike) * narrow.min(wide))
+        usable_step(alike * wide + (1.0 - alike) * narrow.min(wide))
     }
 }
 
 /// The step, if distances can be divided by it.
-pub(crate) fn distance(step: f64) -> Option<f64> {
+pub(crate) fn usable_step(step: f64) -> Option<f64> {
     (step > 0.0 && (1.0 / step as f32).is_normal()).then_some(step)
 }
 

@@ -42,7 +42,8 @@ pub struct SsspOptions {
     /// Whether to find predecessors too; packets are twice as large then.
     pub predecessors: bool,
     /// Steps of the priority threshold \[G §4.4\], or those of a search in steps, in the unit of the
-    /// weights; automatic ones come from the mean weight, the mean degree and, in space, the lightest weight.
+    /// weights. Automatic ones come from the mean weight, the mean degree and, in space, the lightest weight; those
+    /// of a search in steps from the degrees and from how many arcs are light.
     pub delta: Delta,
     /// Stepping search only: once a step is settled, the vertices that are left pull if the arcs that enter
     /// them are fewer than those that enter the step's vertices, times `pull`; otherwise the step's vertices

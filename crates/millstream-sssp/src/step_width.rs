@@ -8,35 +8,37 @@ use millstream_graph::pieces::InPieces;
 use millstream_graph::{CsrGraph, Weights};
 use rayon::prelude::*;
 
-use crate::means::{Means, distance};
+use crate::means::{Means, usable_step};
 
 /// The share of arcs that weigh less than a step of host devices, times the degree of [`degree_on_paths`] to the
 /// power of 2/3.
 const FACTOR: f64 = 1.5;
 /// For GPUs, on which a step costs more and repeated work less.
 const GPU_FACTOR: f64 = 2.1;
-/// Where weights are multiples of a unit, paths of so many of the lightest arcs are in the same step as well.
-const HOPS: f64 = 3.0;
-/// Unless half of the weights are less than so many of the lightest.
-const SPREAD: f64 = 4.0;
+/// Where weights are multiples of a unit, a step has room for paths of nearly so many units,
+const UNITS: f64 = 4.2;
+/// or fewer if half of the weights are not far above this many units.
+const FEW_UNITS: f64 = 3.0;
+/// The unit is the weight of the lightest of this many light arcs.
+const LIGHT_ARCS: f64 = 64.0;
 
 /// Weights that are looked at, at most.
-const SAMPLE: usize = 1 << 16;
+const SAMPLE: usize = 1 << 18;
 
 /// How wide the steps of a search are; `None` if all weights are 0. The share of light arcs is what counts, not
-/// the mean weight: a few heavy arcs change nothing.
+/// the mean weight: a few heavy arcs change nothing. Arcs of weight 0 stay in any step, and do not count.
 pub(crate) fn step_width(graph: &CsrGraph, means: Means, on_gpus: bool) -> Option<f64> {
     let factor = if on_gpus { GPU_FACTOR } else { FACTOR };
     let share = (factor * degree_on_paths(graph).powf(-2.0 / 3.0)).min(1.0);
     let mut weights = sample(graph.weights()?);
-    let light = quantile(&mut weights, share);
-    let middle = quantile(&mut weights, 0.5);
-    if light == 0.0 {
-        return distance(share * means.weight());
+    weights.retain(|&weight| weight > 0.0);
+    if weights.is_empty() {
+        return usable_step(means.weight());
     }
-    let lightest = means.least();
-    let spread = 1.0 - SPREAD * lightest / middle;
-    distance(light + HOPS * lightest * spread.max(0.0))
+    let [light, unit, middle] =
+        [share, share / LIGHT_ARCS, 0.5].map(|share| quantile(&mut weights, share));
+    let units = UNITS * (1.0 - FEW_UNITS * unit / middle);
+    usable_step(light.max(units * unit))
 }
 
 /// The mean degree of the vertices that arcs lead to, if as many enter as leave.
@@ -114,22 +116,35 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_of_weights_widens_steps_unless_weights_are_few_units() {
-        let graph = random();
-        assert_eq!(width(&graph, |_| 7), Some(7.0));
-        let few = |it: u32| 1 + it % 4;
-        assert_eq!(width(&graph, few), Some(2.0));
-        let many = |it: u32| 10 * (1 + it % 100);
-        let narrow = width(&graph, |it| many(it) - 9).unwrap();
-        let wide = width(&graph, many).unwrap();
-        assert!(wide > narrow + 20.0 && wide < narrow + 40.0, "{narrow}, {wide}");
+    fn steps_have_some_units_unless_weights_are_few_units() {
+        let options = GenerateOptions { seed: 1, max_weight: Some(1024) };
+        let graph = generate::kron(15, 16, &options).unwrap();
+        let units = |most: u32| width(&graph, |it| 1 + it % most).map(f64::round);
+        assert_eq!([1, 2, 4, 8, 16, 64].map(units), [1.0, 1.0, 1.0, 1.0, 3.0, 4.0].map(Some));
+        let tens = width(&graph, |it| 10 * (1 + it % 64));
+        assert_eq!(tens, width(&graph, |it| 1 + it % 64).map(|one| 10.0 * one));
+        // Many units make the share of light arcs the wider one.
+        assert!(units(1024) > Some(8.0));
+    }
+
+    #[test]
+    fn a_few_light_arcs_change_nothing() {
+        let options = GenerateOptions { seed: 1, max_weight: Some(1 << 20) };
+        let graph = generate::kron(15, 16, &options).unwrap();
+        let usual = width(&graph, |it| 10 * (1 + it % 64));
+        for lightest in [0, 1] {
+            let lighter = |it| if it < 9 { lightest } else { 10 * (1 + it % 64) };
+            assert_eq!(width(&graph, lighter), usual);
+        }
     }
 
     #[test]
     fn zeros_are_no_width() {
         let graph = random();
         assert_eq!(width(&graph, |_| 0), None);
-        let width = width(&graph, |it| it.saturating_sub(700)).unwrap();
-        assert!(width > 1.0 && width < 45.0, "{width}");
+        // Of what is left, from 1 to 300, the same share is light.
+        let some = width(&graph, |it| it.saturating_sub(700)).unwrap();
+        let expected = 300.0 * GPU_FACTOR * 17f64.powf(-2.0 / 3.0);
+        assert!((some / expected - 1.0).abs() < 0.03, "{some}, not {expected}");
     }
 }

@@ -1,6 +1,6 @@
 //! Packets of one message that GPUs copy together, also emulated ones: packets are as large there.
 
-use millstream::device::Trace;
+use millstream::device::{Trace, TransferWay};
 use millstream::flow::{Buffers, Context, Devices, Error, Graph};
 
 use super::{Needs, context, is_gpu, list, skip};
@@ -13,7 +13,8 @@ const PACKET: usize = 8 << 20;
 fn copies(to_host: bool, buffers: Buffers, keeps: usize) -> (Vec<u64>, bool) {
     let trace = Trace::new();
     let devices = Devices::List(list());
-    let context = Context::builder().devices(devices).trace(&trace).build().unwrap();
+    let context = Context::builder().devices(devices).transfer(TransferWay::Copy).trace(&trace);
+    let context = context.build().unwrap();
     let items = |index: usize| (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let len = (10 * PACKET + PACKET / 2) / 8;
     let run = async {

@@ -240,8 +240,8 @@ fn one_peer_by_packet_size_and_buffers() {
     }
 }
 
-/// What links lose against one plain copy of the whole message. Promised is how little it is with as many buffers
-/// as a link has by itself.
+/// What links lose against one plain copy of the whole message. The most is promised with as many buffers as a link
+/// has by itself.
 #[test]
 fn links_beside_one_plain_copy() {
     let context = context();
@@ -264,8 +264,9 @@ fn links_beside_one_plain_copy() {
     );
     println!("8 MiB a packet {of_8:.3?}, 16 MiB {of_16:.3?}");
     if is_strict() && is_timed(&context, pairs[0]) {
-        assert!(of_8[0] >= 0.84, "{of_8:?}");
-        assert!(of_16[0] >= 0.92, "{of_16:?}");
+        for (shares, usual, least) in [(of_8, 0.88, 0.8), (of_16, 0.93, 0.87)] {
+            assert!(shares[0] >= usual && shares.iter().all(|&it| it >= least), "{shares:?}");
+        }
     }
 }
 
