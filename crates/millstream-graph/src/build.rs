@@ -5,6 +5,7 @@
 //! their places; then each row is sorted. Beside the graph itself nothing is
 //! allocated, so a generator of arcs needs no more memory than its graph.
 
+use std::hint::black_box;
 use std::mem::size_of_val;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -209,14 +210,53 @@ fn fingerprint(ends: impl Iterator<Item = u64>) -> u64 {
     ends.fold(0xcbf2_9ce4_8422_2325, |hash, end| (hash ^ end).wrapping_mul(0x100_0000_01b3))
 }
 
+/// Arcs that a thread takes at a time. Rows lie anywhere in memory: what a batch needs of them comes from there all at
+/// once, where one atomic addition after the other would wait for its row, and for all stores before it.
+const BATCH: usize = 64;
+
+/// An arc, as it was emitted.
+type Emitted<S> = (u32, u32, <S as ArcSource>::Weight);
+
+/// Calls `work` with the arcs of a chunk, some at a time.
+fn in_batches<S: ArcSource>(source: &S, chunk: usize, mut work: impl FnMut(&[Emitted<S>])) {
+    let mut batch = [(0, 0, S::Weight::from_key(0)); BATCH];
+    let mut len = 0;
+    source.for_each(chunk, |from, to, weight| {
+        batch[len % BATCH] = (from, to, weight);
+        len += 1;
+        if len == BATCH {
+            work(&batch);
+            len = 0;
+        }
+    });
+    work(&batch[..len]);
+}
+
+/// Whether both ends of all arcs are below `vertices`.
+fn are_below<W>(vertices: usize, arcs: &[(u32, u32, W)]) -> bool {
+    let most = arcs.iter().fold(0, |most, &(from, to, _)| from.max(to).max(most));
+    arcs.is_empty() || (most as usize) < vertices
+}
+
+/// Looks at the cells of all arcs' sources, so that they are here when they are changed.
+fn look_at<W>(cells: &[AtomicU64], arcs: &[(u32, u32, W)]) {
+    let cells = arcs.iter().map(|&(from, ..)| cells[from as usize].load(Ordering::Relaxed));
+    black_box(cells.fold(0, |all, cell| all ^ cell));
+}
+
 /// Raises `degrees[source]` for each arc; fails if one is out of range.
 fn count<S: ArcSource>(source: &S, vertices: u32, degrees: &[AtomicU64]) -> Result<(), ()> {
     (0..source.chunks()).into_par_iter().try_for_each(|chunk| {
         let mut in_range = true;
-        source.for_each(chunk, |from, to, _| match degrees.get(from as usize) {
-            // Relaxed: the end of the parallel loop orders the counts.
-            Some(degree) if to < vertices => _ = degree.fetch_add(1, Ordering::Relaxed),
-            _ => in_range = false,
+        in_batches(source, chunk, |arcs| {
+            in_range &= are_below(vertices as usize, arcs);
+            if in_range {
+                look_at(degrees, arcs);
+                for &(from, ..) in arcs {
+                    // Relaxed: the end of the parallel loop orders the counts.
+                    degrees[from as usize].fetch_add(1, Ordering::Relaxed);
+                }
+            }
         });
         in_range.then_some(()).ok_or(())
     })
@@ -231,20 +271,26 @@ fn scatter<S: ArcSource>(
 ) -> Result<(), GraphError> {
     (0..source.chunks()).into_par_iter().try_for_each(|chunk| {
         let mut same = true;
-        source.for_each(chunk, |from, to, weight| {
-            let place = places.get(from as usize).map(|place| {
+        in_batches(source, chunk, |arcs| {
+            same &= are_below(places.len(), arcs);
+            if !same {
+                return;
+            }
+            look_at(places, arcs);
+            let mut taken = [0; BATCH];
+            for (place, &(from, ..)) in taken.iter_mut().zip(arcs) {
                 // Relaxed, here and below: each place is taken by one arc only, and read after the
                 // parallel loop has ended.
-                place.fetch_add(1, Ordering::Relaxed) as usize
-            });
-            match place.and_then(|place| targets.get(place).zip(Some(place))) {
-                Some((target, place)) if (to as usize) < places.len() => {
-                    target.store(to, Ordering::Relaxed);
-                    if S::Weight::STORED {
-                        keys[place].store(weight.to_key(), Ordering::Relaxed);
-                    }
+                *place = places[from as usize].fetch_add(1, Ordering::Relaxed) as usize;
+            }
+            for (place, &(_, to, weight)) in taken.into_iter().zip(arcs) {
+                match targets.get(place) {
+                    Some(target) => target.store(to, Ordering::Relaxed),
+                    None => same = false,
                 }
-                _ => same = false,
+                if S::Weight::STORED && same {
+                    keys[place].store(weight.to_key(), Ordering::Relaxed);
+                }
             }
         });
         same.then_some(()).ok_or(GraphError::ArcsChanged)
