@@ -5,7 +5,6 @@
 //! their places; then each row is sorted. Beside the graph itself nothing is
 //! allocated, so a generator of arcs needs no more memory than its graph.
 
-use std::hint::black_box;
 use std::mem::size_of_val;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -210,90 +209,105 @@ fn fingerprint(ends: impl Iterator<Item = u64>) -> u64 {
     ends.fold(0xcbf2_9ce4_8422_2325, |hash, end| (hash ^ end).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Arcs that a thread takes at a time. Rows lie anywhere in memory: what a batch needs of them comes from there all at
-/// once, where one atomic addition after the other would wait for its row, and for all stores before it.
-const BATCH: usize = 64;
+/// How many arcs later a thread needs what it has asked memory for. Rows lie anywhere: without asking, each atomic
+/// addition would wait for its row, and for all stores before it.
+const AHEAD: usize = 16;
 
-/// An arc, as it was emitted.
-type Emitted<S> = (u32, u32, <S as ArcSource>::Weight);
-
-/// Calls `work` with the arcs of a chunk, some at a time.
-fn in_batches<S: ArcSource>(source: &S, chunk: usize, mut work: impl FnMut(&[Emitted<S>])) {
-    let mut batch = [(0, 0, S::Weight::from_key(0)); BATCH];
-    let mut len = 0;
-    source.for_each(chunk, |from, to, weight| {
-        batch[len % BATCH] = (from, to, weight);
-        len += 1;
-        if len == BATCH {
-            work(&batch);
-            len = 0;
-        }
-    });
-    work(&batch[..len]);
+/// What is on its way through a loop: comes out when [`AHEAD`] more have gone in.
+struct Delayed<T> {
+    items: [Option<T>; AHEAD],
+    oldest: usize,
 }
 
-/// Whether both ends of all arcs are below `vertices`.
-fn are_below<W>(vertices: usize, arcs: &[(u32, u32, W)]) -> bool {
-    let most = arcs.iter().fold(0, |most, &(from, to, _)| from.max(to).max(most));
-    arcs.is_empty() || (most as usize) < vertices
+impl<T: Copy> Delayed<T> {
+    fn new() -> Delayed<T> {
+        Delayed { items: [None; AHEAD], oldest: 0 }
+    }
+
+    /// Takes one in, and gives the oldest out.
+    fn pass(&mut self, item: Option<T>) -> Option<T> {
+        let place = self.oldest % AHEAD;
+        self.oldest = place + 1;
+        std::mem::replace(&mut self.items[place], item)
+    }
 }
 
-/// Looks at the cells of all arcs' sources, so that they are here when they are changed.
-fn look_at<W>(cells: &[AtomicU64], arcs: &[(u32, u32, W)]) {
-    let cells = arcs.iter().map(|&(from, ..)| cells[from as usize].load(Ordering::Relaxed));
-    black_box(cells.fold(0, |all, cell| all ^ cell));
+/// Asks memory for a cell that is to be changed.
+fn ask_for<T>(cell: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        // SAFETY: a hint, which neither reads nor writes what a program can see; processors without it do nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(std::ptr::from_ref(cell).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = cell;
 }
 
 /// Raises `degrees[source]` for each arc; fails if one is out of range.
-fn count<S: ArcSource>(source: &S, vertices: u32, degrees: &[AtomicU64]) -> Result<(), ()> {
+fn count<'a, S: ArcSource>(source: &S, vertices: u32, degrees: &'a [AtomicU64]) -> Result<(), ()> {
     (0..source.chunks()).into_par_iter().try_for_each(|chunk| {
         let mut in_range = true;
-        in_batches(source, chunk, |arcs| {
-            in_range &= are_below(vertices as usize, arcs);
-            if in_range {
-                look_at(degrees, arcs);
-                for &(from, ..) in arcs {
-                    // Relaxed: the end of the parallel loop orders the counts.
-                    degrees[from as usize].fetch_add(1, Ordering::Relaxed);
-                }
+        let mut delayed = Delayed::new();
+        let mut raise = |degree: Option<&'a AtomicU64>| {
+            if let Some(degree) = delayed.pass(degree) {
+                // Relaxed: the end of the parallel loop orders the counts.
+                degree.fetch_add(1, Ordering::Relaxed);
             }
+        };
+        source.for_each(chunk, |from, to, _| match degrees.get(from as usize) {
+            Some(degree) if to < vertices => {
+                ask_for(degree);
+                raise(Some(degree));
+            }
+            _ => in_range = false,
         });
+        (0..AHEAD).for_each(|_| raise(None));
         in_range.then_some(()).ok_or(())
     })
 }
 
 /// Puts each arc into its source's next place, and moves that place on.
-fn scatter<S: ArcSource>(
+fn scatter<'a, S: ArcSource>(
     source: &S,
-    places: &[AtomicU64],
+    places: &'a [AtomicU64],
     targets: &[AtomicU32],
     keys: &[AtomicU32],
 ) -> Result<(), GraphError> {
     (0..source.chunks()).into_par_iter().try_for_each(|chunk| {
-        let mut same = true;
-        in_batches(source, chunk, |arcs| {
-            same &= are_below(places.len(), arcs);
-            if !same {
-                return;
-            }
-            look_at(places, arcs);
-            let mut taken = [0; BATCH];
-            for (place, &(from, ..)) in taken.iter_mut().zip(arcs) {
+        let (mut is_known, mut has_place) = (true, true);
+        let (mut before_places, mut before_stores) = (Delayed::new(), Delayed::new());
+        let mut put = |arc: Option<(&'a AtomicU64, u32, S::Weight)>| {
+            let placed = before_places.pass(arc).and_then(|(place, to, weight)| {
                 // Relaxed, here and below: each place is taken by one arc only, and read after the
                 // parallel loop has ended.
-                *place = places[from as usize].fetch_add(1, Ordering::Relaxed) as usize;
-            }
-            for (place, &(_, to, weight)) in taken.into_iter().zip(arcs) {
-                match targets.get(place) {
-                    Some(target) => target.store(to, Ordering::Relaxed),
-                    None => same = false,
+                let place = place.fetch_add(1, Ordering::Relaxed) as usize;
+                let Some(target) = targets.get(place) else {
+                    has_place = false;
+                    return None;
+                };
+                ask_for(target);
+                if S::Weight::STORED {
+                    ask_for(&keys[place]);
                 }
-                if S::Weight::STORED && same {
+                Some((target, place, to, weight))
+            });
+            if let Some((target, place, to, weight)) = before_stores.pass(placed) {
+                target.store(to, Ordering::Relaxed);
+                if S::Weight::STORED {
                     keys[place].store(weight.to_key(), Ordering::Relaxed);
                 }
             }
+        };
+        source.for_each(chunk, |from, to, weight| match places.get(from as usize) {
+            Some(place) if (to as usize) < places.len() => {
+                ask_for(place);
+                put(Some((place, to, weight)));
+            }
+            _ => is_known = false,
         });
-        same.then_some(()).ok_or(GraphError::ArcsChanged)
+        (0..2 * AHEAD).for_each(|_| put(None));
+        (is_known && has_place).then_some(()).ok_or(GraphError::ArcsChanged)
     })
 }
 
