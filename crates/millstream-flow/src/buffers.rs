@@ -93,13 +93,18 @@ pub(crate) fn default_count<'a>(
 ) -> usize {
     let (transfer, table) = (context.transfer(), context.topology().transfer_table());
     let busy = busy_count(table, sources.clone(), destination, bytes);
-    if !destination.is_gpu() || bytes > LARGEST_JOINED || !Joining::of(FOR_PAIRS, bytes).joins() {
+    if !destination.is_gpu() || !had_better_join(bytes) {
         return busy;
     }
     let join = |source: &Device| {
         source.is_gpu() && Ways::new(transfer, table, source, destination).join(bytes)
     };
     if sources.into_iter().any(join) { busy.max(FOR_PAIRS) } else { busy }
+}
+
+/// Whether [`FOR_PAIRS`] buffers of so many bytes are enough for packets to join, and worth their memory.
+fn had_better_join(bytes: usize) -> bool {
+    bytes <= LARGEST_JOINED && Joining::of(FOR_PAIRS, bytes).joins()
 }
 
 /// How many buffers of `bytes` bytes keep the links from all of `sources` busy.
@@ -124,6 +129,21 @@ mod tests {
     use millstream_device::{DeviceList, DeviceSet, Transfer};
 
     use super::*;
+
+    #[test]
+    fn pairs_need_large_buffers_and_larger_ones_no_pairs() {
+        let sizes = [0, 1, (8 << 20) - 1, 8 << 20, 32 << 20, (32 << 20) + 1, usize::MAX];
+        assert_eq!(sizes.map(had_better_join), [false, false, false, true, true, false, false]);
+        for (buffers, bytes, joins) in [
+            (3, 64 << 20, false),
+            (4, 64 << 20, true),
+            (9, 2 << 20, false),
+            (10, 2 << 20, true),
+            (usize::MAX, 0, true),
+        ] {
+            assert_eq!(Joining::of(buffers, bytes).joins(), joins, "{buffers} of {bytes}");
+        }
+    }
 
     #[test]
     fn buffers_cover_the_way_of_a_credit() {

@@ -51,12 +51,13 @@ fn degree_on_paths(graph: &CsrGraph) -> f64 {
 /// Weights of arcs from all over the graph; all of a small one.
 fn sample(weights: &Weights) -> Vec<f64> {
     match weights {
-        Weights::Integer(weights) => some(weights).map(f64::from).collect(),
-        Weights::Real(weights) => some(weights).map(f64::from).collect(),
+        Weights::Integer(weights) => picked(weights).map(f64::from).collect(),
+        Weights::Real(weights) => picked(weights).map(f64::from).collect(),
     }
 }
 
-fn some<T: Copy>(weights: &[T]) -> impl Iterator<Item = T> {
+/// Up to [`SAMPLE`] of them.
+fn picked<T: Copy>(weights: &[T]) -> impl Iterator<Item = T> {
     /// 2^64 divided by the golden ratio, of which multiples are spread evenly, in step with nothing.
     const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
     let all = weights.len();
@@ -67,7 +68,7 @@ fn some<T: Copy>(weights: &[T]) -> impl Iterator<Item = T> {
     (0..all.min(SAMPLE)).map(move |at| weights[place(at)])
 }
 
-/// The weight than which this share of them is not heavier.
+/// The weight that this share of them do not exceed.
 fn quantile(weights: &mut [f64], share: f64) -> f64 {
     let place = (share * weights.len() as f64) as usize;
     let place = place.min(weights.len() - 1);

@@ -493,17 +493,3 @@ fn claims_of_small_packets() {
 fn small_packets_wait_for_nothing() {
     holds(claims_of_small_packets);
 }
-
-#[test]
-fn packets_join_where_buffers_are_enough_to_keep_an_engine_busy_meanwhile() {
-    for (buffers, packet_bytes, joins) in [
-        (3, 64 << 20, false),
-        (4, 8 << 20, true),
-        (4, 7 << 20, false),
-        (10, 2 << 20, true),
-        (9, 2 << 20, false),
-        (usize::MAX, 0, true),
-    ] {
-        assert_eq!(Joining::of(buffers, packet_bytes).joins(), joins, "{buffers}, {packet_bytes}");
-    }
-}
