@@ -362,11 +362,17 @@ impl<M, B, P> Destination<M, B, P> {
         self.perhaps_end(|state| state.open_senders = state.open_senders.saturating_sub(1));
     }
 
-    /// Another destination claimed the last packet of an offer that is queued
-    /// here too. The lock orders the claim before a later look at the queue;
-    /// if the look came first, the receiver is woken to look again.
-    pub(crate) fn offer_exhausted(&self) {
-        self.perhaps_end(|_| {});
+    /// Another destination claimed the last packet of an offer that is queued here too. The lock orders the claim
+    /// before a later look at the queue; if the look came first, the receiver is woken to look again. And what has
+    /// waited for another packet of that offer goes alone.
+    ///
+    /// # Errors
+    /// As [`Destination::offer`].
+    pub(crate) fn offer_exhausted<E, Packets: IntoIterator<Item = P>>(
+        &self,
+        assign: impl FnMut(Claim<M, B>) -> Result<Packets, E>,
+    ) -> Result<(), E> {
+        self.assign_after(|_| {}, assign)
     }
 
     /// Wakes the receiver if `change` leads to the end of its stream.

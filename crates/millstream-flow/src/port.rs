@@ -286,7 +286,12 @@ impl<T: Item> Port<T> {
     /// Tells the other `ports` that nothing is left of an offer.
     fn tell_others(&self, ports: &[Arc<Port<T>>]) {
         let others = ports.iter().filter(|port| !self.is(port));
-        others.for_each(|port| port.destination.offer_exhausted());
+        others.for_each(|port| port.offer_exhausted());
+    }
+
+    /// Somebody else has claimed what was left of an offer. Failures end the graph.
+    pub(crate) fn offer_exhausted(&self) {
+        self.give_up_if_over(self.destination.offer_exhausted(|claim| self.assign(claim)));
     }
 
     /// Which way a packet goes, and the host memory that it goes through, if any.

@@ -179,7 +179,7 @@ impl<T: Item> Drop for Reserving<'_, T> {
         // Make the offer stale, so that nobody claims a buffer for it, and let the receiver look
         // whether this was the last one.
         if self.offer.claim(1).is_some() {
-            self.port.destination.offer_exhausted();
+            self.port.offer_exhausted();
         }
         match self.reservation.state.with(State::end) {
             Some(buffer) => self.port.unreserve(buffer),

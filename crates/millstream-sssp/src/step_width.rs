@@ -19,6 +19,8 @@ const GPU_FACTOR: f64 = 2.1;
 const UNITS: f64 = 4.2;
 /// or fewer if half of the weights are not far above this many units.
 const FEW_UNITS: f64 = 3.0;
+/// Beyond this degree on paths there is room for both, a share of light arcs and some units.
+const HUBS: f64 = 400.0;
 /// The unit is the weight of the lightest of this many light arcs.
 const LIGHT_ARCS: f64 = 64.0;
 
@@ -29,16 +31,18 @@ const SAMPLE: usize = 1 << 18;
 /// the mean weight: a few heavy arcs change nothing. Arcs of weight 0 stay in any step, and do not count.
 pub(crate) fn step_width(graph: &CsrGraph, means: Means, on_gpus: bool) -> Option<f64> {
     let factor = if on_gpus { GPU_FACTOR } else { FACTOR };
-    let share = (factor * degree_on_paths(graph).powf(-2.0 / 3.0)).min(1.0);
+    let degree = degree_on_paths(graph);
+    let share = (factor * degree.powf(-2.0 / 3.0)).min(1.0);
     let mut weights = sample(graph.weights()?);
     weights.retain(|&weight| weight > 0.0);
     if weights.is_empty() {
         return usable_step(means.weight());
     }
-    let [light, unit, middle] =
-        [share, share / LIGHT_ARCS, 0.5].map(|share| quantile(&mut weights, share));
-    let units = UNITS * (1.0 - FEW_UNITS * unit / middle);
-    usable_step(light.max(units * unit))
+    let [unit, middle] = [share / LIGHT_ARCS, 0.5].map(|share| quantile(&mut weights, share));
+    let light = spread_quantile(&mut weights, share);
+    let units = UNITS * (1.0 - FEW_UNITS * unit / middle).max(0.0) * unit;
+    let width = if degree > HUBS { light + units } else { light.max(units) };
+    usable_step(width.max(unit))
 }
 
 /// The mean degree of the vertices that arcs lead to, if as many enter as leave.
@@ -73,6 +77,16 @@ fn quantile(weights: &mut [f64], share: f64) -> f64 {
     let place = (share * weights.len() as f64) as usize;
     let place = place.min(weights.len() - 1);
     *weights.select_nth_unstable_by(place, f64::total_cmp).1
+}
+
+/// The same if equal weights were spread evenly between theirs and the next lighter one, or 0.
+fn spread_quantile(weights: &mut [f64], share: f64) -> f64 {
+    let weight = quantile(weights, share);
+    let count = |is: fn(f64, f64) -> bool| weights.iter().filter(|&&it| is(it, weight)).count();
+    let (lighter, equal) = (count(|it, weight| it < weight), count(|it, weight| it == weight));
+    let next = weights.iter().filter(|&&it| it < weight).fold(0.0, |most, &it| f64::max(most, it));
+    let part = (share * weights.len() as f64 - lighter as f64) / equal as f64;
+    next + (weight - next) * part.min(1.0)
 }
 
 #[cfg(test)]
@@ -121,11 +135,33 @@ mod tests {
         let options = GenerateOptions { seed: 1, max_weight: Some(1024) };
         let graph = generate::kron(15, 16, &options).unwrap();
         let units = |most: u32| width(&graph, |it| 1 + it % most).map(f64::round);
-        assert_eq!([1, 2, 4, 8, 16, 64].map(units), [1.0, 1.0, 1.0, 1.0, 3.0, 4.0].map(Some));
+        assert_eq!([1, 2, 4, 8, 16, 64].map(units), [1.0, 1.0, 1.0, 1.0, 3.0, 6.0].map(Some));
         let tens = width(&graph, |it| 10 * (1 + it % 64));
         assert_eq!(tens, width(&graph, |it| 1 + it % 64).map(|one| 10.0 * one));
         // Many units make the share of light arcs the wider one.
         assert!(units(1024) > Some(8.0));
+    }
+
+    #[test]
+    fn beside_hubs_there_is_room_for_both() {
+        let options = GenerateOptions { seed: 1, max_weight: Some(1 << 20) };
+        let hubs = generate::kron(15, 16, &options).unwrap();
+        for (graph, most, has_hubs) in [(hubs, 256, true), (random(), 16, false)] {
+            let degree = degree_on_paths(&graph);
+            let light = f64::from(most) * GPU_FACTOR * degree.powf(-2.0 / 3.0);
+            let units = UNITS * (1.0 - FEW_UNITS / f64::from(most / 2));
+            let expected = if has_hubs { light + units } else { light.max(units) };
+            let width = width(&graph, |it| 1 + it % most).unwrap();
+            assert!((width / expected - 1.0).abs() < 0.05, "{width}, not {expected} of {degree}");
+        }
+    }
+
+    #[test]
+    fn equal_weights_are_spread() {
+        let mut weights = [3.0, 1.0, 3.0, 7.0];
+        let shares = [0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 1.0];
+        let expected = [0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0];
+        assert_eq!(shares.map(|share| spread_quantile(&mut weights, share)), expected);
     }
 
     #[test]
