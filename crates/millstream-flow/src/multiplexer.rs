@@ -181,8 +181,8 @@ struct State<M, B, P> {
     buffers: VecDeque<B>,
     /// Packets whose copies are still to be submitted, in the order of their claims.
     claimed: VecDeque<Claim<M, B>>,
-    /// Somebody is assigning: he submits one claim, and then all that others leave.
-    is_assigning: bool,
+    /// The packets that somebody is assigning: he submits one claim, and then all that others leave.
+    assigning: usize,
     under_way: UnderWay,
     /// Packets assigned and submitted, not yet taken by the receiver.
     inbox: VecDeque<P>,
@@ -199,7 +199,7 @@ impl<M, B, P> State<M, B, P> {
     fn has_ended(&mut self) -> bool {
         let is_over = self.offers.is_over();
         let is_assigning =
-            (self.is_assigning || !self.claimed.is_empty()) && !seeded(Fault::EndWhileAssigning);
+            (self.assigning > 0 || !self.claimed.is_empty()) && !seeded(Fault::EndWhileAssigning);
         self.sealed && self.open_senders == 0 && self.inbox.is_empty() && !is_assigning && is_over
     }
 
@@ -227,7 +227,7 @@ impl<M, B, P> State<M, B, P> {
             true => None,
             false => self.claimed.pop_front(),
         };
-        self.is_assigning = next.is_some();
+        self.assigning = 0;
         let mut next = next?;
         if next.joins {
             let most = joining.together(self.under_way.of(next.offer.address()));
@@ -242,6 +242,7 @@ impl<M, B, P> State<M, B, P> {
             }
             self.under_way.begin(next.offer.address(), next.packets.len());
         }
+        self.assigning = next.packets.len();
         Some(next)
     }
 
@@ -265,7 +266,7 @@ impl<M, B, P> Destination<M, B, P> {
                 offers: SendQueue(VecDeque::new()),
                 buffers: VecDeque::new(),
                 claimed: VecDeque::new(),
-                is_assigning: false,
+                assigning: 0,
                 under_way: UnderWay::default(),
                 inbox: VecDeque::new(),
                 open_senders: 0,
@@ -411,11 +412,11 @@ impl<M, B, P> Destination<M, B, P> {
     /// The state of this destination.
     pub(crate) fn standing(&self) -> Standing {
         let state = self.state.lock();
-        let State { offers, buffers, claimed, inbox, is_assigning, waker, .. } = &*state;
+        let State { offers, buffers, claimed, inbox, assigning, waker, .. } = &*state;
         let is_live = |queued: &&Queued<M, B>| !queued.offer.is_stale();
         Standing {
             offers: offers.0.iter().flatten().filter(is_live).count(),
-            buffers: buffers.len() + claimed.len() + usize::from(*is_assigning),
+            buffers: buffers.len() + claimed.len() + assigning,
             arrived: inbox.len(),
             is_awaited: waker.is_some(),
         }
@@ -453,7 +454,7 @@ impl<M, B, P> Destination<M, B, P> {
         let mut next = self.update(|state| {
             change(state);
             state.match_up(self.packet_items);
-            match state.is_assigning && !seeded(Fault::AssignSideBySide) {
+            match state.assigning > 0 && !seeded(Fault::AssignSideBySide) {
                 true => None,
                 false => state.next_claim(self.joining),
             }

@@ -158,3 +158,21 @@ fn a_packet_waits_for_none_that_goes_elsewhere() {
 fn an_exhausted_offer_not_announced_to_who_waits_is_caught() {
     fails_with(Fault::ExhaustedOfferNotAnnounced as usize, waits_for_what_goes_elsewhere);
 }
+
+/// However many are submitted together, no buffer is missing.
+fn buffers_while_packets_are_submitted() {
+    let destination: TestDestination = destination_of(8);
+    (0..8).for_each(|buffer| destination.post(buffer, submit).unwrap());
+    let offer = Arc::new(Offer::new("message", 0, 0..20));
+    let assign = |claim: TestClaim| {
+        let standing = destination.standing();
+        assert_eq!(standing.buffers + standing.arrived, 8);
+        submit(claim)
+    };
+    destination.offer(offer, true, assign).unwrap();
+}
+
+#[test]
+fn buffers_are_counted_while_packets_are_submitted() {
+    holds(buffers_while_packets_are_submitted);
+}
