@@ -146,9 +146,13 @@ pub unsafe extern "C" fn cuInit(flags: c_uint) -> CUresult {
 /// As CUDA's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> CUresult {
-    let known = setting("MILLSTREAM_EMULATED_VERSION", VERSION);
     // SAFETY: the caller's promise, here and in every function of this file.
-    answer(|| unsafe { store(version, c_int::try_from(known).unwrap_or(c_int::MAX)) })
+    answer(|| unsafe { store(version, c_int::try_from(reported_version()).unwrap_or(c_int::MAX)) })
+}
+
+/// The CUDA version that the driver says it is for.
+pub(super) fn reported_version() -> u32 {
+    setting("MILLSTREAM_EMULATED_VERSION", VERSION)
 }
 
 /// # Safety

@@ -9,6 +9,7 @@ use cudarc::driver::sys::{
 };
 
 use super::context::current;
+use super::device::reported_version;
 use super::memory::Range;
 use super::status::{Answer, answer};
 use super::stream::{STREAMS, Stream};
@@ -16,6 +17,8 @@ use crate::execute::Fault;
 
 /// From this on, zeroing gives pages back instead of touching them.
 const LARGE: usize = 1 << 20;
+/// The first CUDA version whose drivers take several copies at once in this form.
+const OLDEST_WITH_BATCHES: u32 = 13_000;
 
 fn stream(handle: CUstream) -> Answer<Arc<Stream>> {
     current()?;
@@ -48,7 +51,8 @@ fn copy(to: Range, from: Range, bytes: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// All copies have the attributes of the first, and read their sources in the order of the stream.
+/// All copies have the attributes of the first, and read their sources in the order of the stream. A driver that says
+/// it is an older one does not have it.
 ///
 /// # Safety
 /// As CUDA's.
@@ -64,6 +68,9 @@ pub unsafe extern "C" fn cuMemcpyBatchAsync_v2(
     handle: CUstream,
 ) -> CUresult {
     answer(|| {
+        if reported_version() < OLDEST_WITH_BATCHES {
+            return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        }
         let stream = stream(handle)?;
         if [sinks, sources].iter().any(|list| list.is_null())
             || sizes.is_null()

@@ -1,9 +1,12 @@
 //! Packets of one message that GPUs copy together, also emulated ones: packets are as large there.
 
+use std::time::Duration;
+
 use millstream::device::{Trace, TransferWay};
 use millstream::flow::{Buffers, Context, Devices, Error, Graph};
 
-use super::{Needs, context, is_gpu, list, skip};
+use super::child::in_child_with;
+use super::{Needs, context, is_gpu, list, scaled, skip};
 
 const PACKET: usize = 8 << 20;
 
@@ -86,4 +89,31 @@ fn links_between_gpus_have_buffers_enough_by_themselves() {
     let (copies, joins) = copies(false, Buffers::bytes(PACKET), 0);
     let are_joined = copies.iter().any(|&bytes| bytes > PACKET as u64);
     assert_eq!(are_joined, joins, "{copies:?}");
+}
+
+/// Several copies in one operation are as many calls of the driver, and links copy packet by packet.
+#[test]
+fn a_driver_that_takes_no_batches() {
+    if scaled(true, false) {
+        return skip(Needs::Emulation, "a real driver has its version");
+    }
+    let case = concat!(module_path!(), "::a_driver_that_takes_no_batches");
+    let older = ("MILLSTREAM_EMULATED_VERSION", "12080");
+    in_child_with(case, Duration::from_secs(60), &[older], || {
+        let (copies, joins) = copies(true, Buffers::bytes(PACKET).count(4), 0);
+        assert!(!joins && copies.iter().all(|&bytes| bytes <= PACKET as u64), "{copies:?}");
+        let context = context();
+        let stream = context.devices()[0].stream().unwrap();
+        let source = stream.uploaded((0..100).collect::<Vec<u32>>()).unwrap();
+        let mut sinks = [0, 40, 60].map(|items| stream.device().buffer::<u32>(items).unwrap());
+        let [none, low, high] = &mut sinks;
+        let part = |range| source.part(range).unwrap();
+        let copies = [(part(0..0), none.into()), (part(60..100), low.into())];
+        stream.copy_each(copies.into_iter().chain([(part(0..60), high.into())])).unwrap();
+        let found = sinks.map(|sink| {
+            let items = stream.download(&sink).unwrap();
+            context.block_on(items).unwrap().unwrap()
+        });
+        assert_eq!(found, [Vec::new(), (60..100).collect(), (0..60).collect()]);
+    });
 }
