@@ -11,7 +11,8 @@
 # use for that, now and then does not come back from freeing pinned memory. initcheck sees who reads
 # what nobody has written of packets, staging, uploads and most of a search's memory
 # (Device::buffer_to_overwrite, shared_to_overwrite); all other memory of GPUs is zeroed when it is
-# allocated, as its documentation says, and so counts as written. Kernels that wait
+# allocated, as its documentation says, and so counts as written. It does not see what copies of one call
+# (cuMemcpyBatchAsync) write. Kernels that wait
 # for other kernels may hang under the sanitizer: cases of litmus and faults are left out, and
 # lists should name each GPU once unless a case needs several devices. TOOLS selects tools, each of which has a GPU of its own as far
 # as there are, CASES cases; CASE_SECONDS (240) limits one case under one tool.
