@@ -82,10 +82,10 @@ fn quantile(weights: &mut [f64], share: f64) -> f64 {
 /// The same if equal weights were spread evenly between theirs and the next lighter one, or 0.
 fn spread_quantile(weights: &mut [f64], share: f64) -> f64 {
     let weight = quantile(weights, share);
-    let count = |is: fn(f64, f64) -> bool| weights.iter().filter(|&&it| is(it, weight)).count();
-    let (lighter, equal) = (count(|it, weight| it < weight), count(|it, weight| it == weight));
-    let next = weights.iter().filter(|&&it| it < weight).fold(0.0, |most, &it| f64::max(most, it));
-    let part = (share * weights.len() as f64 - lighter as f64) / equal as f64;
+    let lighter = || weights.iter().copied().filter(|&other| other < weight);
+    let equal = weights.iter().filter(|&&other| other == weight).count();
+    let part = (share * weights.len() as f64 - lighter().count() as f64) / equal as f64;
+    let next = lighter().fold(0.0, f64::max);
     next + (weight - next) * part.min(1.0)
 }
 

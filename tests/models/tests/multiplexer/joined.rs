@@ -1,15 +1,12 @@
 //! Packets that are copied together, and those that wait for others to be copied with.
 
-use std::future::poll_fn;
-
-use loom::future::block_on;
 use loom::thread;
 use millstream_models::{fails_with, holds};
 
 use super::joining::Joining;
 use super::multiplexer::{Destination, Offer};
 use super::sync::{Arc, Fault};
-use super::{TestClaim, TestDestination, assign, destination_of, submit};
+use super::{TestClaim, TestDestination, assign, destination_of, next, submit};
 
 /// Five packets for four buffers: the first goes alone, two together, and the next waits for the last, for
 /// which there is no buffer yet, as long as the others are under way.
@@ -27,13 +24,12 @@ fn joined(posts_late: bool) {
         destination.post(0, submit).unwrap();
     }
     for packet in 0..5 {
-        let next = block_on(poll_fn(|context| destination.poll_next(context.waker())));
-        assert_eq!(next, Some(packet..packet + 1));
+        assert_eq!(next(&destination), Some(packet..packet + 1));
         if posts_late && packet == 3 {
             destination.post(0, submit).unwrap();
         }
     }
-    assert_eq!(block_on(poll_fn(|context| destination.poll_next(context.waker()))), None);
+    assert_eq!(next(&destination), None);
     arrivals.join().unwrap();
 }
 
@@ -114,8 +110,7 @@ fn claims_of_small_packets() {
     }
     destination.seal(0);
     for packet in 0..20 {
-        let next = block_on(poll_fn(|context| destination.poll_next(context.waker())));
-        assert_eq!(next, Some(packet..packet + 1));
+        assert_eq!(next(&destination), Some(packet..packet + 1));
     }
 }
 
@@ -141,10 +136,9 @@ fn waits_for_what_goes_elsewhere() {
     };
     for (destination, packets) in [(waiting, 0..4), (other, 4..5)] {
         for packet in packets {
-            let next = block_on(poll_fn(|context| destination.poll_next(context.waker())));
-            assert_eq!(next, Some(packet..packet + 1));
+            assert_eq!(next(destination), Some(packet..packet + 1));
         }
-        assert_eq!(block_on(poll_fn(|context| destination.poll_next(context.waker()))), None);
+        assert_eq!(next(destination), None);
     }
     poster.join().unwrap();
 }

@@ -52,6 +52,11 @@ fn destination_of<P>(buffers: usize) -> Destination<&'static str, u8, P> {
     Destination::new(1, Joining::of(buffers, 16 << 20))
 }
 
+/// Waits for the next packet, or for the end.
+fn next<P>(destination: &Destination<&'static str, u8, P>) -> Option<P> {
+    block_on(poll_fn(|context| destination.poll_next(context.waker())))
+}
+
 /// Submits nothing; others go on meanwhile.
 fn submit(claim: TestClaim) -> Result<Vec<Range<usize>>, Infallible> {
     thread::yield_now();
@@ -101,9 +106,7 @@ fn receive(destinations: &[Arc<TestDestination>; 2], place: usize, credit: usize
     let post = || destinations[place].post(0, assign(destinations, place)).unwrap();
     (0..credit).for_each(|_| post());
     let mut received = Vec::new();
-    while let Some(range) =
-        block_on(poll_fn(|context| destinations[place].poll_next(context.waker())))
-    {
+    while let Some(range) = next(&destinations[place]) {
         received.extend(range);
         post();
     }
@@ -162,7 +165,7 @@ fn posted_by_others() {
     let others = [post(), post()];
     destination.sender_closed();
     let mut received = Vec::new();
-    while let Some(range) = block_on(poll_fn(|context| destination.poll_next(context.waker()))) {
+    while let Some(range) = next(&destination) {
         received.extend(range);
     }
     assert_eq!(received, [0, 1]);
@@ -193,7 +196,7 @@ fn assigned_by_who_posts() {
     destination.offer(Arc::new(Offer::new("message", 0, 0..2)), false, submit).unwrap();
     destination.post(0, again).unwrap();
     for expected in [Some(0..1), Some(1..2), None] {
-        assert_eq!(block_on(poll_fn(|context| destination.poll_next(context.waker()))), expected);
+        assert_eq!(next(&destination), expected);
     }
 }
 
@@ -251,7 +254,7 @@ fn turns() {
     let receiver = Arc::clone(&destination);
     let receiver = thread::spawn(move || {
         let mut received = Vec::new();
-        while let Some(packet) = block_on(poll_fn(|context| receiver.poll_next(context.waker()))) {
+        while let Some(packet) = next(&receiver) {
             received.push(packet);
         }
         received
@@ -301,7 +304,7 @@ fn in_place() {
     destination.offer(offer("copied", 1, 2), false, &assign).unwrap();
     destination.sender_closed();
     let mut received = Vec::new();
-    while let Some(packet) = block_on(poll_fn(|context| destination.poll_next(context.waker()))) {
+    while let Some(packet) = next(&destination) {
         received.push(packet);
         // The other buffer comes only when what is there has been received.
         let next = if received.len() == 1 { 8 } else { packet.1 };
@@ -345,7 +348,7 @@ fn given_up() {
     if is_given_up {
         destination.offer_exhausted(submit).unwrap();
     }
-    assert_eq!(block_on(poll_fn(|context| destination.poll_next(context.waker()))), None);
+    assert_eq!(next(&destination), None);
     poster.join().unwrap();
     assert_eq!(freed.load(Ordering::Relaxed), if is_given_up { 0 } else { 7 });
 }
@@ -373,7 +376,7 @@ fn behind_a_reservation() {
         })
     };
     for expected in [Some(0..1), None] {
-        assert_eq!(block_on(poll_fn(|context| destination.poll_next(context.waker()))), expected);
+        assert_eq!(next(&destination), expected);
     }
     sender.join().unwrap();
 }

@@ -108,8 +108,8 @@ fn a_driver_that_takes_no_batches() {
         let mut sinks = [0, 40, 60].map(|items| stream.device().buffer::<u32>(items).unwrap());
         let [none, low, high] = &mut sinks;
         let part = |range| source.part(range).unwrap();
-        let copies = [(part(0..0), none.into()), (part(60..100), low.into())];
-        stream.copy_each(copies.into_iter().chain([(part(0..60), high.into())])).unwrap();
+        let pairs = [(0..0, none), (60..100, low), (0..60, high)];
+        stream.copy_each(pairs.map(|(range, sink)| (part(range), sink.into()))).unwrap();
         let found = sinks.map(|sink| {
             let items = stream.download(&sink).unwrap();
             context.block_on(items).unwrap().unwrap()
